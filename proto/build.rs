@@ -16,6 +16,7 @@ const FILES: &[&str] = &[
     "partita/history.proto",
     "partita/load.proto",
     "partita/measures.proto",
+    "partita/sequence.proto",
     "partita/series.proto",
     "partita/service.proto",
     "partita/raft.proto",

@@ -93,6 +93,10 @@ pub(crate) struct Options {
     /// Seconds after which a statement is cancelled; 0: never. Sessions may SET statement_timeout.
     #[arg(long, env = "PARTITA_STATEMENT_TIMEOUT_S", default_value_t = 0)]
     statement_timeout_s: u64,
+    /// Directory below which COPY may read and write files of this server, by superusers and administrators; without it
+    /// COPY uses no files.
+    #[arg(long, env = "PARTITA_COPY_DIRECTORY", value_name = "DIRECTORY")]
+    copy_directory: Option<PathBuf>,
     /// Record every statement in the audit, not only changes, orders, sign-ins and what was refused.
     #[arg(long, env = "PARTITA_AUDIT_STATEMENTS")]
     audit_statements: bool,
@@ -110,6 +114,7 @@ impl Options {
             statement_timeout: (self.statement_timeout_s > 0)
                 .then(|| Duration::from_secs(self.statement_timeout_s)),
             spill_dir: Some(spill_dir),
+            copy_directory: self.copy_directory.clone(),
             audit: AuditOptions {
                 statements: self.audit_statements,
                 entries_max: self.audit_entries,
@@ -142,6 +147,11 @@ impl Options {
             bail!("--require-tls needs --tls-cert and --tls-key, or --certs");
         }
         let is_guarded = exposed.is_some() && !self.insecure;
+        if let Some(directory) = &self.copy_directory
+            && !directory.is_dir()
+        {
+            bail!("{} of --copy-directory is not a directory", directory.display());
+        }
         let password = First::of(self.initial_password_file.as_deref(), is_guarded)?;
         let guard = Guard::new(&self.http_host, &self.http_origin).map_err(anyhow::Error::msg)?;
         let memory_limit = match self.memory_limit_mb {
@@ -452,6 +462,19 @@ mod tests {
         }
         let half = ["test", "--tls-cert", "cert.pem"];
         assert!(Command::try_parse_from(half).is_err());
+    }
+
+    #[tokio::test]
+    async fn the_directory_of_copy_must_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let present = dir.path().to_str().unwrap();
+        let allowed = options(&["--copy-directory", present]);
+        assert!(allowed.take().is_ok());
+        let node = allowed.frontend(NodeId(1), PathBuf::new());
+        assert_eq!(node.copy_directory.as_deref(), Some(dir.path()));
+        let missing = dir.path().join("missing");
+        let text = refusal(&options(&["--copy-directory", missing.to_str().unwrap()]));
+        assert!(text.contains("--copy-directory"), "{text}");
     }
 
     #[test]

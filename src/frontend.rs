@@ -71,11 +71,12 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let tasks = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
     let copies = tokio::spawn(Arc::clone(&frontend).run_copies(stop.clone()));
     let teller = tokio::spawn(Arc::clone(&frontend).tell_causes(stop.clone()));
+    let greeter = tokio::spawn(Arc::clone(&frontend).meet_nodes(stop.clone()));
     doors::signalled().await?;
     info!("stopping: finishing requests");
     let closed = doors.close().await;
     stop.cancel();
-    for task in [tasks, teller] {
+    for task in [tasks, teller, greeter] {
         if let Err(error) = task.await {
             warn!(%error, "a background task failed");
         }

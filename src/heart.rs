@@ -74,6 +74,8 @@ pub(crate) async fn beat(
                 labels: me.labels.clone(),
                 cpu_ms: cpu_ms(),
                 claim: generations.as_ref().map(GenerationKeeper::claim).unwrap_or_default(),
+                follower_reads: node.follower_reads(),
+                names_leader: true,
             };
             meta.heartbeat(heartbeat).await
         };

@@ -1,20 +1,24 @@
-//! `partita load`: loads a file into a table, with a progress bar and a final rate.
+//! `partita load`: loads a file into a table, or the directory of a dump, with a progress bar and a final rate.
 //!
 //! | file | way |
 //! |---|---|
 //! | line protocol (`.lp`, `.line`, `.influx`, `.txt`) | `POST /api/v2/write`, whole lines, several requests in flight |
 //! | CSV (`.csv`, `.tsv`) | `COPY ... FROM STDIN`, so the server reads types and defaults |
+//! | NDJSON (`.ndjson`, `.jsonl`) | the same; the keys of the first line are the columns |
 //! | Parquet (`.parquet`) | Arrow Flight DoPut, column by column |
 //!
-//! Rows are acknowledged durably; a failure reports the progress. Loading a file again into a table with a key is
+//! Rows are acknowledged durably; a failure reports the line of the file, or how many rows are stored. Loading a file again into a table with a key is
 //! harmless: rows with equal keys replace each other.
+//!
+//! A directory is one that `partita dump` (`dump.rs`) wrote: first its definitions are run, then the files of rows are
+//! loaded, each into the table of its name, then the numbers of sequences are set.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use arrow_flight::FlightDescriptor;
 use arrow_flight::client::FlightClient;
 use arrow_flight::encode::FlightDataEncoderBuilder;
@@ -38,13 +42,19 @@ const REQUEST_BYTES: usize = 1 << 20;
 const REQUESTS_MAX: usize = 4;
 /// Bytes of CSV in one message.
 const COPY_BYTES: usize = 256 << 10;
+/// Definitions in the directory of a dump.
+pub(crate) const SCHEMA_FILE: &str = "schema.sql";
+/// Files of rows in the directory of a dump.
+pub(crate) const DATA_DIRECTORY: &str = "data";
+/// Statements that follow the rows of a dump.
+pub(crate) const AFTER_FILE: &str = "after.sql";
 /// Rows of Parquet in one message.
 const BATCH_ROWS: usize = 8_192;
 
 /// Options of `partita load`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// File to load.
+    /// File to load, or the directory of a dump.
     file: PathBuf,
     /// Table; line protocol names its own.
     #[arg(short, long)]
@@ -55,6 +65,9 @@ pub(crate) struct Options {
     /// Format of the file; by default taken from its extension.
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Load the rows of a dump into tables that are there.
+    #[arg(long)]
+    data_only: bool,
     /// Unit of line protocol's timestamps: ns, us, ms or s.
     #[arg(long, default_value = "ns")]
     precision: String,
@@ -77,6 +90,8 @@ enum Format {
     Csv,
     /// Tab-separated values with a header line that names columns.
     Tsv,
+    /// A JSON object on each line.
+    Ndjson,
     /// Apache Parquet.
     Parquet,
 }
@@ -88,6 +103,7 @@ impl Format {
             "lp" | "line" | "influx" | "txt" => Self::Lp,
             "csv" => Self::Csv,
             "tsv" => Self::Tsv,
+            "ndjson" | "jsonl" => Self::Ndjson,
             "parquet" | "pq" => Self::Parquet,
             _ => return None,
         })
@@ -99,7 +115,68 @@ impl Format {
 /// # Errors
 /// If the file cannot be read, or the server cannot be reached or refuses rows.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let path = &options.file;
+    if options.file.is_dir() {
+        return Box::pin(load_directory(&options)).await;
+    }
+    Box::pin(load_file(&options, &options.file, options.table.as_deref())).await
+}
+
+/// Loads the directory of a dump.
+async fn load_directory(options: &Options) -> anyhow::Result<()> {
+    if options.table.is_some() || options.format.is_some() {
+        bail!("--table and --format are for files, and {} is a directory", options.file.display());
+    }
+    let directory = &options.file;
+    if !options.data_only {
+        run_statements(options, &directory.join(SCHEMA_FILE)).await?;
+    }
+    let data = directory.join(DATA_DIRECTORY);
+    let mut paths = Vec::new();
+    // A dump of definitions has no rows.
+    if data.exists() {
+        for entry in std::fs::read_dir(&data)? {
+            paths.push(entry?.path());
+        }
+    }
+    paths.sort();
+    for path in &paths {
+        let Some(table) = table_of(path) else {
+            bail!("{} is not named after a table", path.display());
+        };
+        let loaded = Box::pin(load_file(options, path, Some(&table))).await;
+        loaded.with_context(|| format!("cannot load {}", path.display()))?;
+    }
+    let numbers = directory.join(AFTER_FILE);
+    if numbers.exists() {
+        run_statements(options, &numbers).await?;
+    }
+    Ok(())
+}
+
+/// The name of a file with the rows of a table.
+pub(crate) fn file_name(table: &str, ending: &str) -> String {
+    format!("{}.{ending}", urlencode(table))
+}
+
+/// The table of a file that [`file_name`] named.
+fn table_of(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_str()?;
+    let (name, _) = form_urlencoded::parse(stem.as_bytes()).next()?;
+    Some(name.into_owned())
+}
+
+/// Runs the statements of a file.
+async fn run_statements(options: &Options, path: &Path) -> anyhow::Result<()> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let client = sql::connect(&options.client, &options.postgres, &options.database).await?;
+    let result = client.batch_execute(&text).await;
+    result.map_err(|error| {
+        anyhow!("{}", sql::describe(&error)).context(format!("cannot run {}", path.display()))
+    })
+}
+
+async fn load_file(options: &Options, path: &Path, table: Option<&str>) -> anyhow::Result<()> {
     let Some(format) = options.format.or_else(|| Format::of(path)) else {
         bail!("cannot tell the format of {}; use --format", path.display());
     };
@@ -111,10 +188,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     )?);
     let started = Instant::now();
     let rows = match format {
-        Format::Lp => load_lines(&options, file, &bar).await,
-        Format::Csv => load_csv(&options, file, ',', &bar).await,
-        Format::Tsv => load_csv(&options, file, '\t', &bar).await,
-        Format::Parquet => load_parquet(&options, file, &bar).await,
+        Format::Lp => load_lines(options, file, &bar).await,
+        Format::Csv => load_csv(options, named(table)?, file, ',', &bar).await,
+        Format::Tsv => load_csv(options, named(table)?, file, '\t', &bar).await,
+        Format::Ndjson => load_ndjson(options, named(table)?, file, &bar).await,
+        Format::Parquet => load_parquet(options, named(table)?, file, &bar).await,
     };
     bar.finish_and_clear();
     let rows = rows?;
@@ -135,8 +213,8 @@ fn report(rows: u64, bytes: u64, seconds: f64) {
     );
 }
 
-fn table(options: &Options) -> anyhow::Result<&str> {
-    options.table.as_deref().context("no table to load into; use --table")
+fn named(table: Option<&str>) -> anyhow::Result<&str> {
+    table.context("no table to load into; use --table")
 }
 
 type Http = Client<Connector, Full<Bytes>>;
@@ -236,33 +314,89 @@ pub(crate) fn urlencode(text: &str) -> String {
 /// CSV: the header names the columns, COPY takes the rest.
 async fn load_csv(
     options: &Options,
+    table: &str,
     file: File,
     delimiter: char,
     bar: &ProgressBar,
 ) -> anyhow::Result<u64> {
-    let table = table(options)?;
     // The header line gives the columns, without a byte order mark.
     let mut reader = BufReader::with_capacity(COPY_BYTES, file);
     let mut header = String::new();
     reader.read_line(&mut header).context("the header line is not UTF-8")?;
-    let columns: Vec<String> = header
-        .trim_end_matches(['\r', '\n'])
-        .trim_start_matches('\u{feff}')
-        .split(delimiter)
-        .map(|name| sql::quote(name.trim().trim_matches('"')))
-        .collect();
-    // Everything after the header goes to COPY unchanged.
-    let client = sql::connect(&options.client, &options.postgres, &options.database).await?;
+    let header = header.trim_start_matches('\u{feff}');
+    let names = header_names(header.trim_end_matches(['\r', '\n']), delimiter);
+    let columns: Vec<String> = names.iter().map(|name| sql::quote(name)).collect();
+    // Everything goes to COPY unchanged, with the header, so that errors have the lines of the file.
     let delimiter = if delimiter == '\t' { "E'\\t'" } else { "','" };
     let statement = format!(
-        "COPY {} ({}) FROM STDIN WITH (FORMAT csv, DELIMITER {delimiter})",
+        "COPY {} ({}) FROM STDIN WITH (FORMAT csv, HEADER, DELIMITER {delimiter})",
         sql::quote(table),
         columns.join(", ")
     );
-    let failed = |error: tokio_postgres::Error| anyhow::anyhow!("{}", sql::describe(&error));
-    let sink = client.copy_in::<_, Bytes>(&statement).await.map_err(failed)?;
+    send_copy(options, &statement, header.as_bytes(), reader, bar).await
+}
+
+/// NDJSON: the keys of the first object name the columns, so that others get their defaults.
+async fn load_ndjson(
+    options: &Options,
+    table: &str,
+    file: File,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
+    let mut reader = BufReader::with_capacity(COPY_BYTES, file);
+    // Lines before the first object count too.
+    let mut begin = String::new();
+    let first = loop {
+        let length = begin.len();
+        if reader.read_line(&mut begin).context("the first line is not UTF-8")? == 0 {
+            return Ok(0);
+        }
+        if !begin[length..].trim().is_empty() {
+            break &begin[length..];
+        }
+    };
+    let object: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(first).context("the first line is not a JSON object")?;
+    let columns: Vec<String> = object.keys().map(|name| sql::quote(name)).collect();
+    let statement = format!(
+        "COPY {} ({}) FROM STDIN WITH (FORMAT ndjson)",
+        sql::quote(table),
+        columns.join(", ")
+    );
+    send_copy(options, &statement, begin.as_bytes(), reader, bar).await
+}
+
+/// The names in the header line of a CSV file.
+fn header_names(line: &str, delimiter: char) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut is_quoted = false;
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let Some(name) = names.last_mut() else { break };
+        match letter {
+            '"' if is_quoted && letters.next_if_eq(&'"').is_some() => name.push('"'),
+            '"' => is_quoted = !is_quoted,
+            letter if letter == delimiter && !is_quoted => names.push(String::new()),
+            letter => name.push(letter),
+        }
+    }
+    names.iter().map(|name| name.trim().to_owned()).collect()
+}
+
+/// Sends the begin of a file and the rest of it to a COPY.
+async fn send_copy(
+    options: &Options,
+    statement: &str,
+    begin: &[u8],
+    mut reader: BufReader<File>,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
+    let client = sql::connect(&options.client, &options.postgres, &options.database).await?;
+    let failed = |error: tokio_postgres::Error| anyhow!("{}", sql::describe(&error));
+    let sink = client.copy_in::<_, Bytes>(statement).await.map_err(failed)?;
     let mut sink = std::pin::pin!(sink);
-    bar.set_position(reader.stream_position()?);
+    sink.send(Bytes::copy_from_slice(begin)).await.map_err(failed)?;
+    bar.set_position(begin.len() as u64);
     loop {
         let mut chunk = vec![0; COPY_BYTES];
         let read = reader.read(&mut chunk)?;
@@ -277,8 +411,12 @@ async fn load_csv(
 }
 
 /// Parquet: batches by Flight DoPut.
-async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyhow::Result<u64> {
-    let table = table(options)?.to_owned();
+async fn load_parquet(
+    options: &Options,
+    table: &str,
+    file: File,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
     let bytes = file.metadata()?.len();
     // Batches are read as the server takes them.
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
@@ -287,7 +425,7 @@ async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyho
     let schema = std::sync::Arc::clone(builder.schema());
     let reader = builder.with_batch_size(BATCH_ROWS).build()?;
     let batches = futures::stream::iter(reader).map_err(FlightError::Arrow).boxed();
-    let descriptor = FlightDescriptor::new_path(vec![options.database.clone(), table]);
+    let descriptor = FlightDescriptor::new_path(vec![options.database.clone(), table.to_owned()]);
     let encoded = FlightDataEncoderBuilder::new()
         .with_schema(schema)
         .with_flight_descriptor(Some(descriptor))
@@ -306,7 +444,9 @@ async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyho
     // The server acknowledges each batch with its number of rows.
     let mut results = client.do_put(encoded).await.context("the server refused the rows")?;
     let mut rows = 0u64;
-    while let Some(result) = results.try_next().await.context("the server refused the rows")? {
+    while let Some(result) = results.try_next().await.with_context(|| {
+        format!("the server refused rows after the first {rows}, which are stored")
+    })? {
         let count: u64 = String::from_utf8_lossy(&result.app_metadata).parse().unwrap_or(0);
         rows += count;
         bar.set_position(bytes.saturating_mul(rows) / total);
@@ -341,6 +481,23 @@ mod tests {
         assert_eq!(Format::of(Path::new("a/b.CSV")), Some(Format::Csv));
         assert_eq!(Format::of(Path::new("b.parquet")), Some(Format::Parquet));
         assert_eq!(Format::of(Path::new("b")), None);
+    }
+
+    #[test]
+    fn files_of_a_dump_are_named_after_their_tables() {
+        for table in ["cpu", "a b", "Über/x.y", "..", "a=b&c", "50%"] {
+            let path = Path::new("data").join(file_name(table, "csv"));
+            assert_eq!(path.parent(), Some(Path::new("data")), "{table}");
+            assert_eq!(table_of(&path).as_deref(), Some(table));
+            assert_eq!(Format::of(&path), Some(Format::Csv));
+        }
+    }
+
+    #[test]
+    fn headers_may_have_quotes() {
+        assert_eq!(header_names("a, b,\"c,d\",\"e\"\"f\"", ','), ["a", "b", "c,d", "e\"f"]);
+        assert_eq!(header_names("a\tb", '\t'), ["a", "b"]);
+        assert_eq!(header_names("", ','), [""]);
     }
 
     #[test]

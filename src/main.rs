@@ -9,6 +9,7 @@ mod clock;
 mod data_dir;
 mod datanode;
 mod doors;
+mod dump;
 mod faults;
 mod fetch;
 mod files_limit;
@@ -31,6 +32,7 @@ mod rejoin;
 mod sql;
 mod standalone;
 mod storage;
+mod switch;
 
 use std::process::ExitCode;
 
@@ -88,8 +90,10 @@ enum Command {
     Lint(lint::Options),
     /// Run SQL: one statement, a file, or an interactive session.
     Sql(sql::Options),
-    /// Load a file (line protocol, CSV or Parquet).
+    /// Load a file (line protocol, CSV, NDJSON or Parquet), or the directory of a dump.
     Load(load::Options),
+    /// Dump the definitions and rows of a database into a directory.
+    Dump(dump::Options),
     /// Create, list and delete buckets.
     Bucket(influx::bucket::Options),
     /// Add measurements to buckets with an explicit schema.
@@ -167,11 +171,16 @@ fn main() -> ExitCode {
         }
         Command::Sql(options) => {
             log_to_stderr("warn");
-            runtime.block_on(Box::pin(sql::run(options)))
+            let code = runtime.block_on(Box::pin(sql::run(options)));
+            code.map(|code| exit_code = code)
         }
         Command::Load(options) => {
             log_to_stderr("warn");
             runtime.block_on(Box::pin(load::run(options)))
+        }
+        Command::Dump(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(dump::run(options)))
         }
         Command::Bucket(options) => {
             log_to_stderr("warn");

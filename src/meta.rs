@@ -25,6 +25,7 @@ use crate::generation;
 use crate::health;
 use crate::peers;
 use crate::rejoin;
+use crate::switch::Switch;
 
 /// Bytes of log after which the applied catalog is made durable, so that the log can be reclaimed.
 const LOG_BYTES: u64 = 64 << 20;
@@ -52,6 +53,10 @@ pub(crate) struct Options {
     /// Maximum tables of a database, including those created by line protocol.
     #[arg(long, env = "PARTITA_TABLES_PER_DATABASE", default_value_t = TABLES_PER_DATABASE)]
     tables_per_database: u32,
+    /// `off`: no table is cut ahead of peaks that come every day, whatever its option 'forecast' says. The same for all
+    /// members.
+    #[arg(long, env = "PARTITA_FORECAST", value_enum, default_value_t = Switch::On)]
+    forecast: Switch,
     /// This member lost its data for good and starts with an empty data directory: it rejoins the group, which must
     /// have a majority without it. Never for a new group.
     #[arg(long, env = "PARTITA_REJOIN")]
@@ -110,7 +115,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let served = peers::start(listener, links, routes, Arc::new(health), stop.clone());
     let work = tokio::spawn({
         let (meta, stop) = (Arc::clone(&meta), stop.clone());
-        async move { meta.run(stop).await }
+        async move { Box::pin(meta.run(stop)).await }
     });
     peers::announce(&format!("meta {node} is ready on {address}"));
     let refused = tokio::select! {
@@ -176,6 +181,8 @@ async fn open(
         members: peers.keys().map(|node| (ReplicaId(node.0), *node)).collect(),
         replication_factor: options.replication_factor,
         tables_per_database: options.tables_per_database,
+        load_dir: Some(options.data_dir.join("meta").join("load")),
+        forecast: options.forecast.is_on(),
         repair_after: Duration::from_secs(options.repair_after_s),
         nodes,
         identity,

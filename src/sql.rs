@@ -1,27 +1,50 @@
-//! `partita sql`: a small SQL client: one statement, a file, or an interactive session.
+//! `partita sql`: the SQL client: statements, files, or an interactive session.
 //!
 //! It speaks the PostgreSQL protocol like any other client, so what works here works in psql.
+//!
+//! ```text
+//!   terminal.rs ──┐
+//!   a file, -c  ──┴── session.rs ──┬── input.rs      statements and commands of lines
+//!                                  ├── command.rs    describe.rs, help.rs
+//!                                  ├── wire.rs       the connection, failure.rs its errors
+//!                                  └── screen.rs     format.rs: results as text
+//! ```
 
 mod command;
+mod complete;
+mod describe;
+mod failure;
+mod format;
+mod help;
+mod history;
+mod input;
+mod screen;
+mod session;
+mod terminal;
+mod wire;
 
-use std::io::{IsTerminal, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use futures::{StreamExt, TryStreamExt};
-use rustyline::error::ReadlineError;
 use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage, Socket};
-use unicode_width::UnicodeWidthStr;
 
-use self::command::Command;
+use self::failure::Failure;
+use self::format::{Format, Printer, Style};
+use self::screen::Screen;
+use self::session::{Ending, Lines, Reader, Session};
+use self::terminal::Terminal;
+use self::wire::{Message, Wire};
 use crate::client::{self, PostgresStream, PostgresTls};
 
-/// Rows of a page, over which column widths are computed; longer results are printed page by page, each with its
-/// own widths, so that memory stays bounded.
-const PAGE_ROWS: usize = 1_000;
-/// Maximum lines of history.
-const HISTORY_MAX: usize = 10_000;
+/// Exit code without a connection, as psql's.
+const NO_CONNECTION: u8 = 2;
+/// Exit code after an error of a script that ends at errors, as psql's.
+const SCRIPT_FAILED: u8 = 3;
 
 /// Options of `partita sql`.
 #[derive(clap::Args)]
@@ -32,15 +55,33 @@ pub(crate) struct Options {
     /// Database to connect to.
     #[arg(short, long, default_value = "public")]
     pub(crate) database: String,
-    /// Run this and exit.
+    /// Run this and exit; may be repeated. It is one request, or one command with a backslash.
     #[arg(short, long, conflicts_with = "file")]
-    command: Option<String>,
-    /// Run this file and exit; `-` is standard input.
+    command: Vec<String>,
+    /// Run this file and exit, statement by statement; may be repeated; `-` is standard input.
     #[arg(short, long)]
-    file: Option<PathBuf>,
+    file: Vec<PathBuf>,
     /// Print values separated by tabs, without a frame.
     #[arg(short, long)]
     plain: bool,
+    /// Print rows only: no names of columns, no number of rows.
+    #[arg(short, long)]
+    tuples_only: bool,
+    /// Print one line per value.
+    #[arg(short = 'x', long)]
+    expanded: bool,
+    /// Print values between separators.
+    #[arg(short = 'A', long, conflicts_with = "plain")]
+    no_align: bool,
+    /// Print CSV.
+    #[arg(long, conflicts_with_all = ["plain", "no_align"])]
+    csv: bool,
+    /// Print JSON: an array of objects, or with --expanded one object per line.
+    #[arg(long, conflicts_with_all = ["plain", "no_align", "csv"])]
+    json: bool,
+    /// Set a variable: `ON_ERROR_STOP=1` ends files at an error, with exit code 3.
+    #[arg(short = 'v', long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     #[command(flatten)]
     client: client::Options,
 }
@@ -85,7 +126,9 @@ pub(crate) async fn connect(
         while let Some(message) = messages.next().await {
             match message {
                 Ok(AsyncMessage::Notice(notice)) => {
-                    complain(&format!("{}: {}", notice.severity(), notice.message()));
+                    let more = failure::details(notice.detail(), notice.hint());
+                    let text = format!("{}: {}{more}", notice.severity(), notice.message());
+                    complain(&format::printable(&text));
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -125,149 +168,142 @@ async fn open(
     }
 }
 
-/// Runs the command, the file, or an interactive session.
+/// Runs the commands, the files, or an interactive session; returns psql's exit codes.
 ///
 /// # Errors
-/// If the server cannot be reached, or a statement of `-c` or a file fails.
-pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let client = connect(&options.client, &options.server, &options.database).await?;
-    let tls = options.client.cancelling()?;
-    let piped = options.command.is_none() && !std::io::stdin().is_terminal();
-    let text = match (&options.command, &options.file) {
-        (Some(command), _) => Some(command.clone()),
-        (None, Some(file)) if file.as_os_str() != "-" => Some(
-            std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read {}", file.display()))?,
-        ),
-        (None, Some(_)) => Some(read_stdin()?),
-        (None, None) if piped => Some(read_stdin()?),
-        (None, None) => None,
+/// If a file or the terminal cannot be read, or output cannot be written.
+pub(crate) async fn run(mut options: Options) -> anyhow::Result<ExitCode> {
+    let variables = variables(&options.set)?;
+    let (commands, mut files) =
+        (std::mem::take(&mut options.command), std::mem::take(&mut options.file));
+    if commands.is_empty() && files.is_empty() && !io::stdin().is_terminal() {
+        files.push(PathBuf::from("-"));
+    }
+    let is_interactive = commands.is_empty() && files.is_empty();
+    let style = style(&options);
+    let wire = Wire::open(options.client, options.server, options.database, is_interactive);
+    let wire = match Box::pin(wire).await {
+        Ok(wire) => wire,
+        Err(error) => {
+            complain(&format!("partita: {error:#}"));
+            return Ok(ExitCode::from(NO_CONNECTION));
+        }
     };
-    match text {
-        Some(text) => match until_canceled(&client, &tls, &text, options.plain).await {
-            Ok(()) => Ok(()),
-            Err(error) => bail!("{}", describe(&error)),
-        },
-        None => interact(&client, &tls, &options).await,
+    let history = history::path(
+        variables.get("HISTFILE").map(String::as_str),
+        std::env::var_os("HOME").map(PathBuf::from),
+    );
+    let pager = screen::pager().filter(|_| io::stdout().is_terminal());
+    let screen = Screen::new(Box::new(io::stdout()), Box::new(io::stderr()), pager);
+    let mut session = Session::new(wire, screen, style, variables);
+    let ending = if is_interactive {
+        Box::pin(interact(&mut session, history)).await
+    } else {
+        Box::pin(run_scripts(&mut session, &commands, &files)).await
+    };
+    // The files of \o are complete, and its commands have ended.
+    let ending = ending.and_then(|code| {
+        session.screen.redirect(None)?;
+        Ok(code)
+    });
+    match ending {
+        Ok(code) => Ok(ExitCode::from(code)),
+        // The reader has closed the pipe (`| head`).
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error),
     }
 }
 
-fn read_stdin() -> anyhow::Result<String> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-    Ok(text)
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Reads statements until the end of input; a statement ends with a semicolon.
-async fn interact(client: &Client, tls: &PostgresTls, options: &Options) -> anyhow::Result<()> {
-    let config = rustyline::Config::builder().max_history_size(HISTORY_MAX)?.build();
-    let mut editor = rustyline::DefaultEditor::with_config(config)?;
-    let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".partita_history"));
-    if let Some(history) = &history {
-        // Before the first session there is no history.
-        editor.load_history(history).ok();
+/// Variables of `--set`.
+///
+/// # Errors
+/// If an option has no name of a variable.
+fn variables(options: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut variables = BTreeMap::new();
+    for option in options {
+        let (name, value) = option.split_once('=').unwrap_or((option.as_str(), ""));
+        if !command::is_variable(name) {
+            return Err(anyhow!("--set: invalid variable name \"{name}\""));
+        }
+        variables.insert(name.to_owned(), value.to_owned());
     }
-    say(&format!(
-        "partita {}; statements end with ;  \\? lists commands  \\q ends",
+    Ok(variables)
+}
+
+fn style(options: &Options) -> Style {
+    let usual = if options.plain { Style::plain() } else { Style::default() };
+    let format = if options.csv {
+        Format::Csv
+    } else if options.json {
+        Format::Json
+    } else if options.no_align {
+        Format::Unaligned
+    } else {
+        usual.format
+    };
+    Style {
+        format,
+        is_expanded: options.expanded,
+        has_tuples_only: usual.has_tuples_only || options.tuples_only,
+        is_escaped: io::stdout().is_terminal(),
+        ..usual
+    }
+}
+
+/// Runs an interactive session; returns the exit code.
+async fn interact(session: &mut Session<Wire>, history: Option<PathBuf>) -> anyhow::Result<u8> {
+    let mut terminal = Terminal::open(history)?;
+    session.screen.say(&format!(
+        "partita {}; statements end with ;  \\? lists commands  \\q ends\n",
         env!("CARGO_PKG_VERSION")
     ))?;
-    let mut pending = String::new();
-    loop {
-        let prompt = if pending.is_empty() {
-            format!("{}=> ", options.database)
-        } else {
-            format!("{}-> ", options.database)
-        };
-        let line = match editor.readline(&prompt) {
-            Ok(line) => line,
-            Err(ReadlineError::Interrupted) => {
-                pending.clear();
-                continue;
-            }
-            Err(ReadlineError::Eof) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let text = match command::parse(&line, !pending.is_empty()) {
-            Some(command) => {
-                editor.add_history_entry(line.trim())?;
-                match command {
-                    Command::Quit => break,
-                    Command::Help => say(command::HELP)?,
-                    Command::SqlHelp => say(command::SQL_HELP)?,
-                    Command::Reset => pending.clear(),
-                    Command::Unknown(answer) => complain(&answer),
-                    Command::Run(text) => {
-                        run_shown(client, tls, &text, options.plain).await?;
-                    }
-                }
-                continue;
-            }
-            None => {
-                if !pending.is_empty() && command::tries_to_leave(&line) {
-                    complain(command::WITHIN);
-                }
-                pending.push_str(&line);
-                pending.push('\n');
-                if !line.trim_end().ends_with(';') {
-                    continue;
-                }
-                std::mem::take(&mut pending)
-            }
-        };
-        editor.add_history_entry(text.trim())?;
-        run_shown(client, tls, &text, options.plain).await?;
-    }
-    if let Some(history) = &history
-        && let Err(error) = editor.save_history(history)
-    {
-        complain(&format!("cannot save {}: {error}", history.display()));
-    }
-    Ok(())
+    session.read(&mut terminal).await?;
+    Ok(0)
 }
 
-/// Runs statements and prints their error, if any.
-///
-/// # Errors
-/// If the connection is closed: nothing more can be run.
-async fn run_shown(
-    client: &Client,
-    tls: &PostgresTls,
-    text: &str,
-    plain: bool,
-) -> anyhow::Result<()> {
-    let Err(error) = until_canceled(client, tls, text, plain).await else { return Ok(()) };
-    complain(&describe(&error));
-    if client.is_closed() {
-        bail!("the connection is closed");
-    }
-    Ok(())
-}
-
-/// Runs all statements of a text. Ctrl-C asks the server to cancel the running one, which then ends with an error;
-/// a second Ctrl-C ends the program, in case the server does not answer.
-async fn until_canceled(
-    client: &Client,
-    tls: &PostgresTls,
-    text: &str,
-    plain: bool,
-) -> Result<(), tokio_postgres::Error> {
-    let mut running = std::pin::pin!(execute(client, text, plain));
-    let mut canceling = false;
-    loop {
-        tokio::select! {
-            done = &mut running => return done,
-            interrupted = tokio::signal::ctrl_c() => {
-                if canceling || interrupted.is_err() {
-                    #[expect(clippy::exit, reason = "the user interrupted twice")]
-                    std::process::exit(130);
-                }
-                canceling = true;
-                if let Err(error) = client.cancel_token().cancel_query(tls.clone()).await {
-                    complain(&format!("cannot cancel the statement: {}", describe(&error)));
-                }
-            }
+/// Runs commands, or else files, one after another; returns the exit code.
+async fn run_scripts(
+    session: &mut Session<Wire>,
+    commands: &[String],
+    files: &[PathBuf],
+) -> anyhow::Result<u8> {
+    let mut code = 0;
+    for command in commands {
+        let mut stdin = Reader(BufReader::new(io::stdin()));
+        let has_succeeded = Box::pin(session.run_all(command, &mut stdin)).await?;
+        code = u8::from(!has_succeeded);
+        if session.was_interrupted() {
+            return Ok(wire::INTERRUPTED);
+        }
+        if !has_succeeded && session.stops_at_errors() {
+            break;
         }
     }
+    for path in files {
+        let ending = session.read(&mut *open_file(path)?).await?;
+        match ending {
+            Ending::Done | Ending::Quit => {}
+            Ending::Failed => return Ok(SCRIPT_FAILED),
+            Ending::Lost => return Ok(NO_CONNECTION),
+            Ending::Interrupted => return Ok(wire::INTERRUPTED),
+        }
+    }
+    Ok(code)
+}
+
+/// Lines of a file; `-` is standard input.
+fn open_file(path: &Path) -> anyhow::Result<Box<dyn Lines>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(Reader(BufReader::new(io::stdin()))));
+    }
+    let file = std::fs::File::open(path);
+    let file = file.with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Box::new(Reader(BufReader::new(file))))
 }
 
 /// Runs all statements of a text and prints what they return.
@@ -278,9 +314,9 @@ pub(crate) async fn execute(
 ) -> Result<(), tokio_postgres::Error> {
     let messages = client.simple_query_raw(text).await?;
     let mut messages = std::pin::pin!(messages);
-    let mut page = Page::new(plain);
+    let mut printer = printer(plain);
     while let Some(message) = messages.try_next().await? {
-        page.take(message);
+        print(&mut printer, message);
     }
     Ok(())
 }
@@ -295,130 +331,40 @@ pub(crate) async fn execute_if_any(
     if !messages.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_))) {
         return Ok(false);
     }
-    let mut page = Page::new(plain);
-    messages.into_iter().for_each(|message| page.take(message));
+    let mut printer = printer(plain);
+    messages.into_iter().for_each(|message| print(&mut printer, message));
     Ok(true)
 }
 
-/// A result being printed.
-struct Page {
-    plain: bool,
-    columns: Vec<String>,
-    rows: Vec<Vec<Option<String>>>,
-    printed: u64,
-    has_rows: bool,
+fn printer(plain: bool) -> Printer {
+    Printer::new(if plain { Style::plain() } else { Style::default() }, Vec::new())
 }
 
-impl Page {
-    fn new(plain: bool) -> Self {
-        Self { plain, columns: Vec::new(), rows: Vec::new(), printed: 0, has_rows: false }
-    }
-
-    fn take(&mut self, message: SimpleQueryMessage) {
-        match message {
-            SimpleQueryMessage::RowDescription(columns) => {
-                self.start(columns.iter().map(|column| column.name().to_owned()).collect());
-            }
-            SimpleQueryMessage::Row(row) => {
-                self.push((0..row.len()).map(|index| row.get(index).map(str::to_owned)).collect());
-            }
-            SimpleQueryMessage::CommandComplete(rows) => self.end(rows),
-            _ => {}
+/// Prints a part of a result; if the reader has closed the pipe (`| head`), the program ends quietly.
+fn print(printer: &mut Printer, message: SimpleQueryMessage) {
+    let text = match Message::from(message) {
+        Message::Columns(columns) => {
+            printer.start(columns);
+            return;
         }
-    }
-
-    fn start(&mut self, columns: Vec<String>) {
-        self.columns = columns;
-        self.rows.clear();
-        self.printed = 0;
-        self.has_rows = true;
-    }
-
-    fn push(&mut self, row: Vec<Option<String>>) {
-        self.rows.push(row);
-        if self.rows.len() == PAGE_ROWS {
-            self.print();
-        }
-    }
-
-    fn end(&mut self, affected: u64) {
-        if self.has_rows {
-            if !self.rows.is_empty() || self.printed == 0 {
-                self.print();
-            }
-            if !self.plain {
-                let rows = self.printed;
-                say_or_end(&format!("({rows} row{})", if rows == 1 { "" } else { "s" }));
-            }
-        } else if !self.plain {
-            say_or_end(&format!("ok, {affected} row{}", if affected == 1 { "" } else { "s" }));
-        }
-        self.has_rows = false;
-    }
-
-    fn print(&mut self) {
-        let text = if self.plain {
-            let line = |row: &Vec<Option<String>>| {
-                row.iter().map(|v| v.as_deref().unwrap_or("NULL")).collect::<Vec<_>>().join("\t")
-            };
-            self.rows.iter().map(line).collect::<Vec<_>>().join("\n")
-        } else {
-            align(&self.columns, &self.rows)
-        };
-        self.printed += self.rows.len() as u64;
-        self.rows.clear();
-        if !text.is_empty() {
-            say_or_end(&text);
-        }
-    }
-}
-
-/// Formats columns side by side, as wide as their widest value; numbers are right-aligned.
-fn align(columns: &[String], rows: &[Vec<Option<String>>]) -> String {
-    let text_of = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
-    let mut widths: Vec<usize> = columns.iter().map(|name| name.width()).collect();
-    let mut numeric = vec![!rows.is_empty(); columns.len()];
-    for row in rows {
-        for (column, value) in row.iter().enumerate() {
-            widths[column] = widths[column].max(text_of(value).width());
-            numeric[column] &= value.as_ref().is_none_or(|text| text.parse::<f64>().is_ok());
-        }
-    }
-    let mut lines = Vec::with_capacity(rows.len() + 2);
-    let line = |cells: Vec<String>, right: &dyn Fn(usize) -> bool| {
-        let padded = cells.iter().enumerate().map(|(column, cell)| {
-            let space = " ".repeat(widths[column].saturating_sub(cell.width()));
-            if right(column) { format!(" {space}{cell} ") } else { format!(" {cell}{space} ") }
-        });
-        padded.collect::<Vec<_>>().join("|").trim_end().to_owned()
+        Message::Row(row) => printer.push(row),
+        Message::Done(rows) => printer.end(rows),
+        Message::Copied(text) => text,
     };
-    lines.push(line(columns.to_vec(), &|_| false));
-    lines.push(widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("+"));
-    for row in rows {
-        lines.push(line(row.iter().map(text_of).collect(), &|column| numeric[column]));
+    let mut stdout = io::stdout().lock();
+    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        #[expect(clippy::exit, reason = "standard output has no reader any more")]
+        std::process::exit(0);
     }
-    lines.join("\n")
 }
 
 /// The server's error, with SQLSTATE, detail and hint.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
-    let Some(server_error) = error.as_db_error() else { return error.to_string() };
-    let mut text = format!(
-        "{}: {} (SQLSTATE {})",
-        server_error.severity(),
-        server_error.message(),
-        server_error.code().code()
-    );
-    for (label, more) in [("DETAIL", server_error.detail()), ("HINT", server_error.hint())] {
-        if let Some(more) = more {
-            text.push_str(&format!("\n{label}: {more}"));
-        }
-    }
-    text
+    Failure::from(error).describe("")
 }
 
-pub(crate) fn say(text: &str) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
+pub(crate) fn say(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
 }
@@ -428,12 +374,9 @@ pub(crate) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Prints; if the reader has closed the pipe (`| head`), the program ends quietly.
-fn say_or_end(text: &str) {
-    if say(text).is_err() {
-        #[expect(clippy::exit, reason = "standard output has no reader any more")]
-        std::process::exit(0);
-    }
+/// Quotes a string.
+fn quote_literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 #[expect(clippy::print_stderr, reason = "notices and errors of an interactive tool")]
@@ -475,15 +418,5 @@ mod tests {
             let code = opened.err().and_then(|error| error.code().cloned());
             assert_eq!(code, Some(SqlState::INVALID_PASSWORD), "{addresses:?}");
         }
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_value_and_numbers_stand_right() {
-        let rows = vec![
-            vec![Some("a".to_owned()), Some("1".to_owned())],
-            vec![Some("größer".to_owned()), None],
-        ];
-        let text = align(&["name".to_owned(), "value".to_owned()], &rows);
-        assert_eq!(text, " name   | value\n--------+-------\n a      |     1\n größer |  NULL");
     }
 }

@@ -34,6 +34,7 @@ use crate::health;
 use crate::heart;
 use crate::password;
 use crate::storage;
+use crate::switch::Switch;
 
 /// Number of the only node.
 const NODE: NodeId = NodeId(1);
@@ -47,6 +48,9 @@ pub(crate) struct Options {
     /// Maximum tables of a database, including those created by line protocol.
     #[arg(long, env = "PARTITA_TABLES_PER_DATABASE", default_value_t = TABLES_PER_DATABASE)]
     tables_per_database: u32,
+    /// `off`: no table is cut ahead of peaks that come every day, whatever its option 'forecast' says.
+    #[arg(long, env = "PARTITA_FORECAST", value_enum, default_value_t = Switch::On)]
+    forecast: Switch,
     #[command(flatten)]
     doors: doors::Options,
     #[command(flatten)]
@@ -144,6 +148,8 @@ impl Roles {
                 incarnation: data_dir::random(),
                 secrets: data_dir::random_secrets()?,
                 tables_per_database: options.tables_per_database,
+                load_dir: Some(dir.join("meta").join("load")),
+                forecast: options.forecast.is_on(),
                 ..MetaOptions::alone(dir.join("meta"), Arc::new(SystemClock))
             },
             Arc::clone(&host),
@@ -195,7 +201,7 @@ impl Roles {
         let stop = CancellationToken::new();
         let scheduler = tokio::spawn({
             let (meta, stop) = (Arc::clone(&meta), stop.clone());
-            async move { meta.run(stop).await }
+            async move { Box::pin(meta.run(stop)).await }
         });
         let beating = heart::beat(
             NODE,

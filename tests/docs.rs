@@ -490,3 +490,27 @@ fn links_between_pages_lead_somewhere() {
     assert!(checked >= 100, "only {checked} links were found");
     assert!(broken.is_empty(), "these links lead nowhere: {broken:#?}");
 }
+
+/// Metrics and labels in the rules about alerts exist, or an alert would never come.
+#[test]
+fn alerts_are_about_metrics_that_exist() {
+    let (rules, metrics) = (page("deploy/alerts.yml"), page("docs/http.md"));
+    let rows: Vec<&str> = metrics.lines().filter(|line| line.starts_with("| `partita_")).collect();
+    let mut checked = 0;
+    for rule in rules.split("- alert: ").skip(1) {
+        let expression = between(rule, "expr: ", "\n").unwrap();
+        let start = expression.find("partita_").unwrap();
+        let name = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let metric = expression[start..].split(name).next().unwrap();
+        let row = rows.iter().find(|row| row.contains(&format!("`{metric}`")));
+        let row = row.unwrap_or_else(|| panic!("docs/http.md does not have {metric}"));
+        for label in rule.split("$labels.").skip(1).map(|rest| rest.split(name).next().unwrap()) {
+            assert!(row.contains(&format!("`{label}`")), "{metric} has no label {label}");
+            let kept = between(expression, "by (", ")").unwrap_or_default();
+            assert!(kept.split(", ").any(|kept| kept == label), "{expression} drops {label}");
+        }
+        checked += 1;
+    }
+    assert!(checked >= 5, "only {checked} rules were found");
+    assert!(rules.contains("$labels.partition") && rules.contains("$labels.key"));
+}

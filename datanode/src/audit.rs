@@ -37,6 +37,8 @@ impl Datanode {
                 range: None,
                 newest_only: false,
                 probes: Vec::new(),
+                first_by_time: None,
+                order: None,
             };
             let scanned = engine.scan(scan).map_err(Error::from)?;
             // The applied index only grows, so a version pinned in between reflects this index too.

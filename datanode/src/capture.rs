@@ -14,7 +14,9 @@
 //! - changes after an index are given completely or not at all: after a restart or an overflow they are a [`Gap`],
 //!   unless it is certain that none is missing;
 //! - changes leave the tail only when every copy has them, or when there is no room for them;
-//! - that a copy has rows stays true, so what frontends tell is used before the log has it.
+//! - that a copy has rows stays true, so what frontends tell is used before the log has it;
+//! - while the partition is closed, because a copy is to take its place, no entry changes its rows: so what it remembers
+//!   of the writes that it took is the whole truth about them, on every replica.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,6 +49,8 @@ pub(crate) struct CaptureState {
     pub(crate) sync: bool,
     /// Parent whose changes up to an index go before this partition's.
     parent: Option<(PartitionId, u64)>,
+    /// True if the partition is closed, because the copy is to take its place.
+    closes: bool,
 }
 
 impl CaptureState {
@@ -101,12 +105,19 @@ pub(crate) struct StoredCapture {
     after_partition: u64,
     #[prost(uint64, tag = "6")]
     after_index: u64,
+    #[prost(bool, tag = "7")]
+    closes: bool,
 }
 
 impl Captures {
     /// True if nothing is captured.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_copy.is_empty()
+    }
+
+    /// True if the partition takes no writes and answers no scans, because a copy is to take its place.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.by_copy.values().any(|state| state.closes)
     }
 
     /// The capture for a copy.
@@ -123,17 +134,25 @@ impl Captures {
                 self.by_copy.entry(copy).or_insert(state);
                 return true;
             }
+            // A closed partition opens by an order of its own: an end may come late, from those who do not know.
             Capture::End => {
+                self.by_copy.retain(|captured, state| *captured != copy || state.closes);
+                return true;
+            }
+            Capture::Reopen => {
                 self.by_copy.remove(&copy);
                 return true;
             }
-            Capture::Sync | Capture::Shipped(_) => {}
+            // Of the partition of a copy, whose own changes it does not concern.
+            Capture::Detach => return true,
+            Capture::Sync | Capture::Shipped(_) | Capture::Close => {}
         }
         let Some(state) = self.by_copy.get_mut(&copy) else { return false };
         match capture {
             Capture::Sync => state.sync = true,
             Capture::Shipped(shipped) => state.shipped = state.shipped.max(shipped),
-            Capture::Begin | Capture::End => {}
+            Capture::Close => state.closes = true,
+            Capture::Begin | Capture::End | Capture::Reopen | Capture::Detach => {}
         }
         true
     }
@@ -170,6 +189,7 @@ impl Captures {
     pub(crate) fn of_child(&self, parent: PartitionId, index: u64) -> Self {
         let of_child = |state: &CaptureState| CaptureState {
             sync: state.sync,
+            closes: state.closes,
             parent: Some((parent, index)),
             ..CaptureState::default()
         };
@@ -182,8 +202,16 @@ impl Captures {
         let stored = |(copy, state): (&TableId, &CaptureState)| {
             let (after_partition, after_index) =
                 state.parent.map_or((0, 0), |(parent, index)| (parent.0, index));
-            let CaptureState { begin, shipped, sync, .. } = *state;
-            StoredCapture { copy: copy.0, begin, shipped, sync, after_partition, after_index }
+            let CaptureState { begin, shipped, sync, closes, .. } = *state;
+            StoredCapture {
+                copy: copy.0,
+                begin,
+                shipped,
+                sync,
+                after_partition,
+                after_index,
+                closes,
+            }
         };
         self.by_copy.iter().map(stored).collect()
     }
@@ -198,6 +226,7 @@ impl Captures {
                 reported: 0,
                 sync: capture.sync,
                 parent: (capture.after_partition != 0).then_some(parent),
+                closes: capture.closes,
             };
             (TableId(capture.copy), state)
         };

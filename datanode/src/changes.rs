@@ -46,9 +46,12 @@ impl Replica {
         match Outcome::decode(&applied.reply)? {
             Outcome::At(indexes) => Ok(match order.capture {
                 Capture::Shipped(shipped) => shipped,
-                Capture::Begin | Capture::Sync | Capture::End => {
-                    indexes.first().copied().flatten().unwrap_or_default()
-                }
+                Capture::Begin
+                | Capture::Sync
+                | Capture::Close
+                | Capture::End
+                | Capture::Reopen
+                | Capture::Detach => indexes.first().copied().flatten().unwrap_or_default(),
             }),
             Outcome::Absent => Err(no_capture(order.copy)),
             outcome => Err(outcome.refused(self.id(), epoch)),
@@ -116,6 +119,8 @@ impl Replica {
             range: None,
             newest_only: false,
             probes: Vec::new(),
+            first_by_time: None,
+            order: None,
         });
         let scanned = scanned.map_err(|error| self.scan_error(error))?;
         Ok((index, self.reply(scanned)))

@@ -15,6 +15,8 @@ mod aside;
 mod audit;
 mod capture;
 mod changes;
+mod closed;
+mod effect;
 mod files;
 mod followed;
 pub mod generation;
@@ -38,6 +40,7 @@ mod start;
 mod surroundings;
 #[cfg(test)]
 mod tests;
+mod tracked;
 mod transfer;
 mod trash;
 mod writer;

@@ -1,4 +1,4 @@
-//! Counts the load of one replica while it leads.
+//! Counts the load of one replica while it leads, and its reads also while it does not.
 //!
 //! ```text
 //!   writer ── busy, latency ──┐
@@ -13,6 +13,8 @@
 //! A partition whose lane or reads are busy, or whose writes are held back, is *engaged*: its samplers keep a minute of
 //! keys and count frequent ones.
 //!
+//! Recent work is known of every replica, so that frontends can choose among those that may answer a read.
+//!
 //! Invariants: counters never decrease within a term; all state is bounded; code here waits for nothing but a short
 //! lock.
 
@@ -24,16 +26,21 @@ use bytes::Bytes;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use partita_load::{Columns, Counters, Engagement, Sampler};
-use partita_proto::beat::{Latency, LoadBeat};
+use partita_proto::beat::{FollowerReads, Latency, LoadBeat};
 use partita_proto::clock::Clock;
 use partita_proto::id::PartitionId;
 use partita_proto::key::{KeyCodec, Keys};
 use partita_proto::range::KeyRange;
+use tokio::time::Instant;
 
 /// Seconds of samples that each beat repeats, so that a lost beat loses none.
 const SECONDS_PER_BEAT: u64 = 4;
 /// Upper bound of recorded durations; from 1 µs to a minute, to two digits: about 20 KB.
 const LATENCY_MAX_US: u64 = 60_000_000;
+/// Beats in which unchanged reads of a follower are repeated, so that a lost beat loses none.
+const UNCHANGED_BEATS: u32 = 3;
+/// Minimum time over which recent work is measured.
+const RECENT: Duration = Duration::from_millis(250);
 
 /// The load of one replica.
 pub(crate) struct Load {
@@ -54,6 +61,8 @@ pub(crate) struct Load {
     throttled_ns: AtomicU64,
     term: Mutex<Term>,
     pace: Mutex<Pace>,
+    following: Mutex<Following>,
+    recent: Mutex<Recent>,
     write_keys: Mutex<Sampler>,
     read_keys: Mutex<Sampler>,
     highest: Mutex<Option<Bytes>>,
@@ -93,6 +102,53 @@ impl Pace {
         let held_back =
             counters.rejected > previous.rejected || counters.throttled_ns > previous.throttled_ns;
         Some(self.engagement.note(busy_ms / gap_ms as f64, held_back))
+    }
+}
+
+/// Reads since the replica began to follow.
+#[derive(Default)]
+struct Following {
+    since_ms: u64,
+    /// Counters at that time.
+    before: Counters,
+    /// Reads in the last beat, and the number of beats since they were others.
+    reported: Counters,
+    unchanged: u32,
+}
+
+/// Thousandths of a core that a replica's work took lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) write_millicores: u64,
+    pub(crate) read_millicores: u64,
+}
+
+/// Work between the last two times at which it was measured.
+#[derive(Default)]
+struct Recent {
+    measured: Option<Instant>,
+    busy_ns: u64,
+    scan_ns: u64,
+    work: Work,
+}
+
+impl Recent {
+    /// Work before `time`, when the lane's and the scans' times since the start were these.
+    fn note(&mut self, time: Instant, busy_ns: u64, scan_ns: u64) -> Work {
+        let gap = self.measured.map(|measured| time.saturating_duration_since(measured));
+        if gap.is_some_and(|gap| gap < RECENT) {
+            return self.work;
+        }
+        if let Some(gap) = gap {
+            // Nanoseconds per microsecond are thousandths.
+            let gap_us = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
+            self.work = Work {
+                write_millicores: busy_ns.saturating_sub(self.busy_ns) / gap_us,
+                read_millicores: scan_ns.saturating_sub(self.scan_ns) / gap_us,
+            };
+        }
+        (self.measured, self.busy_ns, self.scan_ns) = (Some(time), busy_ns, scan_ns);
+        self.work
     }
 }
 
@@ -151,6 +207,8 @@ impl Load {
             throttled_ns: AtomicU64::new(0),
             term: Mutex::new(Term { since_ms: now_ms, ..Term::default() }),
             pace: Mutex::new(Pace { at_ms: now_ms, ..Pace::default() }),
+            following: Mutex::new(Following { since_ms: now_ms, ..Following::default() }),
+            recent: Mutex::default(),
             write_keys: sampler(seed),
             read_keys: sampler(seed.wrapping_add(1)),
             highest: Mutex::new(None),
@@ -254,6 +312,13 @@ impl Load {
         add(&self.scan_ns, time);
     }
 
+    /// Work of the replica in the last moments before `time`.
+    pub(crate) fn recent_work(&self, time: Instant) -> Work {
+        let (busy_ns, scan_ns) = (&self.busy_ns, &self.scan_ns);
+        let (busy_ns, scan_ns) = (busy_ns.load(Ordering::Relaxed), scan_ns.load(Ordering::Relaxed));
+        self.recent.lock().note(time, busy_ns, scan_ns)
+    }
+
     /// Counts a request refused because a bound was reached.
     pub(crate) fn rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
@@ -300,6 +365,8 @@ impl Load {
         if current_term.number != term {
             *current_term = Term { number: term, since_ms: at_ms, before: counters };
         }
+        *self.following.lock() =
+            Following { since_ms: at_ms, before: counters, ..Following::default() };
         let second = at_ms / 1_000;
         LoadBeat {
             partition,
@@ -315,6 +382,33 @@ impl Load {
             write_keys: self.write_keys.lock().sketch(second, SECONDS_PER_BEAT),
             read_keys: self.read_keys.lock().sketch(second, SECONDS_PER_BEAT),
         }
+    }
+
+    /// The heartbeat's content for meta while the replica does not lead; `None` if it answered no reads lately.
+    pub(crate) fn follower_reads(&self, partition: PartitionId) -> Option<FollowerReads> {
+        // In this order: the counters are never below those from before.
+        let mut following = self.following.lock();
+        let counters = reads_of(&since(&self.counters(), &following.before));
+        if counters == following.reported {
+            following.unchanged = following.unchanged.saturating_add(1);
+        } else {
+            (following.reported, following.unchanged) = (counters, 0);
+        }
+        let is_news = counters != Counters::default() && following.unchanged < UNCHANGED_BEATS;
+        is_news.then_some(FollowerReads { partition, since_ms: following.since_ms, counters })
+    }
+}
+
+/// The counters of reads.
+fn reads_of(counters: &Counters) -> Counters {
+    Counters {
+        read_rows: counters.read_rows,
+        read_bytes: counters.read_bytes,
+        point_reads: counters.point_reads,
+        range_reads: counters.range_reads,
+        scans: counters.scans,
+        scan_ns: counters.scan_ns,
+        ..Counters::default()
     }
 }
 
@@ -470,6 +564,51 @@ mod tests {
             let keys: usize = kept.ticks.iter().map(|tick| tick.samples.len()).sum();
             assert!(kept.ticks.len() <= 61 && keys <= 61 * 32, "{} {keys}", kept.ticks.len());
         }
+    }
+
+    #[test]
+    fn reads_of_a_follower_are_told_while_there_are_new_ones() {
+        let (clock, load) = load();
+        assert_eq!(load.follower_reads(PartitionId(1)), None);
+        load.read(5, 50, Duration::from_millis(2));
+        load.applied(7, 70, 1);
+        let reads = load.follower_reads(PartitionId(1)).unwrap();
+        let expected =
+            Counters { read_rows: 5, read_bytes: 50, scan_ns: 2_000_000, ..Counters::default() };
+        assert_eq!((reads.since_ms, reads.counters), (10_000, expected));
+        assert_eq!(
+            load.follower_reads(PartitionId(1)),
+            Some(reads),
+            "repeated, in case it is lost"
+        );
+        for _ in 0..UNCHANGED_BEATS {
+            load.follower_reads(PartitionId(1));
+        }
+        assert_eq!(load.follower_reads(PartitionId(1)), None);
+        // While it leads, all reads are the leader's.
+        clock.0.store(12_000, Ordering::Relaxed);
+        load.beat(PartitionId(1), 1, 0, 0);
+        load.read(3, 30, Duration::ZERO);
+        clock.0.store(13_000, Ordering::Relaxed);
+        load.beat(PartitionId(1), 1, 0, 0);
+        load.read(4, 40, Duration::ZERO);
+        let reads = load.follower_reads(PartitionId(1)).unwrap();
+        assert_eq!((reads.since_ms, reads.counters.read_rows), (13_000, 4));
+    }
+
+    #[test]
+    fn recent_work_is_that_of_the_last_moments() {
+        let (_, load) = load();
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        assert_eq!(load.recent_work(start), Work::default());
+        load.busy(Duration::from_millis(100));
+        load.read(1, 1, Duration::from_millis(400));
+        assert_eq!(load.recent_work(after(200)), Work::default(), "too soon to tell");
+        let work = Work { write_millicores: 100, read_millicores: 400 };
+        assert_eq!(load.recent_work(after(1_000)), work);
+        assert_eq!(load.recent_work(after(1_100)), work);
+        assert_eq!(load.recent_work(after(1_500)), Work::default());
     }
 
     #[test]

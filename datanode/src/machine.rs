@@ -6,14 +6,14 @@
 //! - the remembered requests, the captured changes and the memtable change together, under one lock, and are sealed
 //!   together, so that a flush never separates a row from the request that brought it;
 //! - another replica's state brings its remembered requests with it (`transfer.rs`);
-//! - the tail has what the engine was given, and nothing else: no write that was repeated or came for another epoch;
+//! - the tail has what the engine was given, and nothing else: no write that was repeated, came for another epoch, or was
+//!   refused by its condition;
 //! - every failure is returned, and stops the group: no entry is skipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,18 +22,17 @@ use partita_proto::error::Error;
 use partita_proto::id::{Epoch, PartitionId, TableId};
 use partita_proto::materialized::{Capture, CaptureOrder};
 use partita_proto::reshape::{Reshape, Reshaped};
-use partita_proto::service::WriteKind;
-use partita_proto::wire::{Command, WriteCommand, WritePart};
+use partita_proto::wire::{Command, WriteCommand};
 use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::{TAIL_BYTES_MAX, Tail};
+use crate::effect::{Effect, decide, plain};
 use crate::load::Load;
-use crate::replica::FIRST_EPOCH;
-use crate::reply::{Outcome, PartResult};
-use crate::requests::{Known, Requests, Shipping};
-use crate::rows::Rows;
+use crate::replica::is_changed;
+use crate::reply::Outcome;
+use crate::requests::{Known, Requests};
 use crate::surroundings::Surroundings;
 use crate::transfer::{Arriving, Outgoing};
 
@@ -98,10 +97,20 @@ impl PartitionMachine {
         self.requests.lock().is_frozen()
     }
 
+    /// True if the partition refuses requests, because a copy is to take its place.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.requests.lock().captures().is_closed()
+    }
+
     /// Description of the known damage to another partition's files here; `None` if none is known.
     pub(crate) fn damage_of(&self, partition: PartitionId) -> Option<String> {
         let damage = self.near.partition(partition)?.damage();
         (!damage.is_empty()).then(|| damage.join("; "))
+    }
+
+    /// True if the keys of writes are kept, so that conditions can be decided.
+    pub(crate) fn tracks(&self) -> bool {
+        self.requests.lock().tracks()
     }
 
     /// Rows and bytes applied since the replica was opened.
@@ -154,6 +163,9 @@ impl PartitionMachine {
         match command {
             Command::Write(write) => self.apply_write(requests, index, mark, write, bytes),
             Command::Schema(schema) => {
+                if index > self.partition.applied() {
+                    requests.forget_keys(index);
+                }
                 self.partition.apply_schema(index, mark.to_bytes(), schema).map_err(failed)?;
                 Ok(Outcome::At(vec![Some(index)]))
             }
@@ -169,8 +181,8 @@ impl PartitionMachine {
                     self.pass(index, &mark)?;
                     return Ok(Outcome::At(vec![first]));
                 }
-                if requests.is_frozen() {
-                    // The neighbour absorbs the state as of the freeze.
+                if requests.is_frozen() || requests.captures().is_closed() {
+                    // A neighbour or a copy takes over the state as of then.
                     self.pass(index, &mark)?;
                     return Ok(Outcome::Stale { current: self.partition.config().epoch });
                 }
@@ -180,6 +192,17 @@ impl PartitionMachine {
                 Ok(Outcome::At(vec![Some(index)]))
             }
             Command::Copy(order) => self.apply_capture(requests, index, &mark, order),
+            Command::Track => {
+                let is_applied = index <= self.partition.applied();
+                self.pass(index, &mark)?;
+                if requests.is_frozen() {
+                    return Ok(Outcome::Stale { current: self.partition.config().epoch });
+                }
+                if !is_applied {
+                    requests.track(index);
+                }
+                Ok(Outcome::At(vec![Some(index)]))
+            }
             Command::Reshape(order) => {
                 Err(MachineError(format!("{order:?} was applied as a plain entry")))
             }
@@ -213,42 +236,24 @@ impl PartitionMachine {
         write: WriteCommand,
         bytes: u64,
     ) -> Result<Outcome, MachineError> {
-        let frozen = requests.is_frozen().then(|| self.partition.config().epoch);
-        if let Some(current) = self.check_epoch(write.epoch)?.or(frozen) {
+        let refuses = requests.is_frozen() || requests.captures().is_closed();
+        let refused = refuses.then(|| self.partition.config().epoch);
+        if let Some(current) = self.check_epoch(write.epoch)?.or(refused) {
             self.pass(index, &mark)?;
             return Ok(Outcome::Stale { current });
         }
-        let mut batches = Rows::decode(write.rows)?;
-        let mut writes: Vec<(WriteKind, RecordBatch)> = Vec::new();
-        let mut results = Vec::with_capacity(write.parts.len());
-        // Consecutive parts of one kind are counted before they are cut out: a thousand single-row writes that share a
-        // proposal reach the memtable as the one batch they were decoded as.
-        let mut fresh: Option<(WriteKind, usize)> = None;
-        let mut rows = 0;
-        for part in write.parts {
-            let count = part.rows as usize;
-            let (is_new, result) = accept(requests, &part, index);
-            results.push(result);
-            if !is_new {
-                writes.extend(batches.take_fresh(fresh.take())?);
-                batches.take(count)?;
-                continue;
-            }
-            rows += u64::from(part.rows);
-            fresh = match fresh {
-                Some((kind, rows_before)) if kind == part.kind => Some((kind, rows_before + count)),
-                pending => {
-                    writes.extend(batches.take_fresh(pending)?);
-                    Some((part.kind, count))
-                }
-            };
-        }
-        writes.extend(batches.take_fresh(fresh)?);
-        batches.finish()?;
         let is_applied = index <= self.partition.applied();
+        let has_conditions = write.parts.iter().any(|part| part.condition.is_some());
+        let Effect { writes, results, rows } = match has_conditions {
+            true => decide(&self.partition, requests, index, write, is_applied)?,
+            false => plain(requests, index, write)?,
+        };
         let keys = self.partition.apply(index, mark.to_bytes(), &writes).map_err(failed)?;
         if !is_applied {
             requests.change(&mut self.tail.lock(), index, &writes);
+            if !has_conditions {
+                keys.iter().for_each(|keys| requests.wrote(index, keys));
+            }
         }
         keys.iter().for_each(|keys| self.load.wrote(keys));
         self.load.applied(rows, bytes, results.len() as u64);
@@ -277,7 +282,12 @@ impl PartitionMachine {
         let begin = requests.captures().get(order.copy).map(|capture| capture.begin);
         Ok(Outcome::At(vec![match order.capture {
             Capture::Begin => begin.filter(|begin| *begin > 0),
-            Capture::Sync | Capture::Shipped(_) | Capture::End => Some(index),
+            Capture::Sync
+            | Capture::Shipped(_)
+            | Capture::Close
+            | Capture::End
+            | Capture::Reopen
+            | Capture::Detach => Some(index),
         }]))
     }
 
@@ -310,26 +320,6 @@ impl PartitionMachine {
     }
 }
 
-/// Decides whether a part of an entry takes effect, and remembers it; with its result.
-fn accept(requests: &mut Requests, part: &WritePart, index: u64) -> (bool, PartResult) {
-    // Rows of a source count by their position, whoever sends them.
-    if let Some(ship) = &part.ship {
-        return match requests.ship(ship) {
-            Shipping::Take => (true, Ok(Some(index))),
-            Shipping::Taken => (false, Ok(Some(index))),
-            Shipping::Ahead(stored) => (false, Err(stored)),
-        };
-    }
-    match requests.known(part.id, &part.earlier) {
-        Known::New => {
-            requests.insert(part.id, index);
-            (true, Ok(Some(index)))
-        }
-        Known::Taken(first) => (false, Ok(Some(first))),
-        Known::Perhaps => (false, Ok(None)),
-    }
-}
-
 /// Error for a copy whose changes are not captured.
 pub(crate) fn no_capture(copy: TableId) -> Error {
     Error::NotFound { kind: "capture", name: copy.to_string() }
@@ -349,11 +339,11 @@ impl Machine for PartitionMachine {
         durable.clone()
     }
 
-    /// True if the replica was created with the partition's current range: the beginning of the log refers to an
-    /// earlier range.
+    /// True if the replica was created with the partition's current range and schema: the beginning of the log may refer
+    /// to earlier ones.
     fn begins_with_files(&self) -> bool {
         let config = self.partition.config();
-        config.join && config.epoch > FIRST_EPOCH && self.partition.applied() == 0
+        config.join && is_changed(&config) && self.partition.applied() == 0
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {

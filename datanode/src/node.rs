@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use partita_engine::EngineOptions;
-use partita_proto::beat::LoadBeat;
+use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
@@ -186,6 +186,20 @@ impl Datanode {
         &self.tasks
     }
 
+    /// Opens links to the other members of a replica's group, in the background. A partition is flushed before it is split,
+    /// and then its new half may be led from a node that has led nothing before: its first entry would wait for links.
+    fn link_members(&self, replica: &Replica) {
+        for node in replica.other_voters() {
+            let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = host.greet(node) => {}
+                }
+            });
+        }
+    }
+
     /// Groups that prevent the log from being reclaimed.
     pub(crate) fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
         self.host.pressure()
@@ -217,6 +231,11 @@ impl Datanode {
     /// Current load of the partitions that are led here.
     pub fn loads(&self) -> Vec<LoadBeat> {
         self.replicas().iter().filter_map(|replica| replica.beat()).collect()
+    }
+
+    /// Reads that replicas here answered while they did not lead.
+    pub fn follower_reads(&self) -> Vec<FollowerReads> {
+        self.replicas().iter().filter_map(|replica| replica.follower_reads()).collect()
     }
 
     /// Partitions whose replicas here do not serve, with reasons.
@@ -436,7 +455,9 @@ impl DataService for Datanode {
     }
 
     async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
-        self.replica(partition)?.flush().await
+        let replica = self.replica(partition)?;
+        self.link_members(&replica);
+        replica.flush().await
     }
 
     async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error> {

@@ -57,7 +57,7 @@ mod tests {
         let (at, child, replicas) = (Bound::default(), PartitionId(9), BTreeMap::new());
         [
             Reshape::Freeze(Freeze { partition, epoch, on: true }),
-            Reshape::Split(Split { partition, epoch, at, child, replicas }),
+            Reshape::Split(Split { partition, epoch, at, child, replicas, leader: None }),
         ]
     }
 

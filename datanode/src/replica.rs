@@ -1,7 +1,8 @@
 //! One replica: a partition of the engine behind its Raft group.
 //!
 //! Invariants:
-//! - a write is answered after it is applied here; a scan starts after a read barrier;
+//! - a write is answered after it is applied here; a scan starts after a read barrier, at a follower after the read point
+//!   of its leader;
 //! - a request for another epoch has no effect: it is refused before it reaches the log, or when it is applied;
 //! - the rows of a scan are of the epoch that the scan names;
 //! - once a storage error has stopped the group, every request gets that error;
@@ -15,25 +16,26 @@ use std::time::Duration;
 use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
-use partita_engine::{EngineError, Partition, Scan, Scanned};
-use partita_proto::beat::LoadBeat;
+use partita_engine::{EngineError, Partition, PartitionConfig, Scan, Scanned};
+use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::error::Error;
-use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion};
 use partita_proto::measure::PartitionMeasures;
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
+    ReadFrom, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
 };
 use partita_proto::wire::Command;
-use partita_raft::Group;
+use partita_raft::{Group, ReadBy};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::closed;
 use crate::group_error;
 use crate::lane::Lane;
 use crate::leadership;
@@ -49,9 +51,21 @@ use crate::writer::{QUEUE_MAX, Waiting, Writer};
 /// Maximum time that a request waits for a group without a leader, as right after a start.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// Epoch of a newly created partition.
-pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
+const FIRST_EPOCH: Epoch = Epoch(1);
+/// Schema of a new table.
+const FIRST_SCHEMA: SchemaVersion = SchemaVersion(1);
 /// Polling interval while a request waits for a leader.
 const LEADER_POLL: Duration = Duration::from_millis(2);
+/// Maximum entries that a replica may lack, and maximum time since its last answer, to lead a new partition from its
+/// first entry on: if it were late, nobody would lead until an election.
+const NEAR_ENTRIES: u64 = 1_000;
+const FRESH: Duration = Duration::from_millis(750);
+
+/// True if the range or the schema of a partition is another one than that of the first entries of its log, as far as its
+/// numbers tell.
+pub(crate) fn is_changed(config: &PartitionConfig) -> bool {
+    config.epoch > FIRST_EPOCH || config.schema.version > FIRST_SCHEMA
+}
 
 /// One replica on this node.
 pub(crate) struct Replica {
@@ -88,6 +102,7 @@ impl Replica {
         let (writes, queue) = mpsc::channel(QUEUE_MAX);
         let writer = Writer {
             partition: partition.config().partition,
+            table: partition.config().table,
             group: Arc::clone(&group),
             requests: Arc::clone(&machine.requests),
             load: Arc::clone(&load),
@@ -136,6 +151,14 @@ impl Replica {
     /// Refuses requests while the partition is frozen for a merge.
     pub(crate) fn check_free(&self) -> Result<(), Error> {
         self.frozen_for().map_or(Ok(()), |time| Err(frozen(self.id(), time)))
+    }
+
+    /// Refuses scans while the partition is closed: the rows may have changed elsewhere.
+    fn check_open(&self) -> Result<(), Error> {
+        match self.machine.is_closed() {
+            true => Err(Error::StaleSchema { table: self.partition.config().table }),
+            false => Ok(()),
+        }
     }
 
     /// Time for which the partition has been seen frozen; `None` if it is not frozen.
@@ -213,11 +236,32 @@ impl Replica {
         }
     }
 
+    /// Answer to a write while the partition is closed; `None` if it is open.
+    fn closed_answer(&self, request: &WriteRequest) -> Option<Result<WriteReply, Error>> {
+        let table = self.partition.config().table;
+        closed::answer(&self.machine.requests.lock(), table, request.id, &request.earlier)
+    }
+
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        if self.closed_answer(&request).is_some() {
+            // This replica may lack the entry with which the partition was opened again.
+            self.read_barrier().await?;
+            if let Some(answer) = self.closed_answer(&request) {
+                return answer;
+            }
+        }
         self.check_epoch(request.epoch, self.partition.config().epoch)?;
         self.check_files()?;
         self.check_free()?;
         self.check_columns(&request.rows)?;
+        // The keys are looked at when the entry is applied, and must not fail there.
+        if request.condition.is_some()
+            && let Err(error) = self.partition.check(request.kind, &request.rows)
+        {
+            // The range may have changed since the epoch was compared.
+            self.check_epoch(request.epoch, self.partition.config().epoch)?;
+            return Err(error.into());
+        }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, response) = oneshot::channel();
         let waiting = Waiting {
@@ -227,6 +271,7 @@ impl Replica {
             kind: request.kind,
             rows: request.rows,
             ship: request.ship,
+            condition: request.condition,
             since: Instant::now(),
             answer,
         };
@@ -258,6 +303,14 @@ impl Replica {
         Some(self.load.beat(self.id(), group.term, size, waiting))
     }
 
+    /// Reads for the heartbeat; `None` if the replica leads, or has answered none lately.
+    pub(crate) fn follower_reads(&self) -> Option<FollowerReads> {
+        if self.leads() {
+            return None;
+        }
+        self.load.follower_reads(self.id())
+    }
+
     fn stopping(&self) -> Error {
         Error::Unavailable(format!("partition {} is stopping", self.id()))
     }
@@ -269,7 +322,10 @@ impl Replica {
             self.check_epoch(request.epoch, current)?;
         }
         self.give_way_if_damaged().await?;
-        self.read_barrier().await?;
+        if request.for_update {
+            self.track().await?;
+        }
+        let read_by = self.wait_for_writes(&request).await?;
         let ranges = self.partition.key_ranges(&request.domains)?;
         let scanned = self
             .partition
@@ -281,13 +337,36 @@ impl Replica {
                 range: None,
                 newest_only: request.newest_only,
                 probes: request.probes,
+                first_by_time: request.first_by_time,
+                order: request.order,
             })
             .map_err(|error| self.scan_error(error))?;
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
         self.check_epoch(request.epoch, scanned.epoch)?;
         self.check_free()?;
+        self.check_open()?;
+        let stats = &scanned.stats;
+        stats.by_followers.store(u64::from(read_by == ReadBy::Follower), Ordering::Relaxed);
+        let work = self.load.recent_work(started);
+        stats
+            .busy_millicores
+            .store(work.write_millicores + work.read_millicores, Ordering::Relaxed);
+        stats.read_millicores.store(work.read_millicores, Ordering::Relaxed);
         self.load.opened(&ranges, &self.partition.range(), started.elapsed());
         Ok(self.reply(scanned))
+    }
+
+    /// Waits until all writes are applied here that a scan must see.
+    async fn wait_for_writes(&self, request: &ScanRequest) -> Result<ReadBy, Error> {
+        let ReadFrom::AnyReplica { staleness_max, schema } = request.read_from else {
+            return self.read_barrier().await.map(|()| ReadBy::Leader);
+        };
+        let config = self.partition.config();
+        // The sender knows of a later state than this replica, however old the rows may be.
+        let is_behind = config.epoch < request.epoch || config.schema.version < schema;
+        let staleness_max = if is_behind { Duration::ZERO } else { staleness_max };
+        let read_by = self.group.read_barrier_anywhere(staleness_max).await;
+        read_by.map_err(|error| group_error(&self.group, error))
     }
 
     /// Lets another replica lead, if there is one, when files here are known to be damaged: it has the rows that this
@@ -302,7 +381,7 @@ impl Replica {
             return Ok(());
         }
         Err(Error::Unavailable(format!(
-            "replica {} of partition {} is damaged and transferred leadership: {damage}",
+            "replica {} of partition {} is damaged and leaves reads to the other replicas: {damage}",
             self.number(),
             self.id()
         )))
@@ -320,7 +399,18 @@ impl Replica {
         let meter = Meter::new(Arc::clone(&self.load), Arc::clone(&scanned.stats));
         let watched = |stream| meter.watch(self.watched(stream));
         let streams = scanned.streams.into_iter().map(watched).collect();
-        ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats }
+        let index = scanned.applied;
+        ScanReply { streams, order: scanned.order, stats: scanned.stats, index }
+    }
+
+    /// Has the partition keep the keys of its writes from now on, if it does not yet.
+    async fn track(&self) -> Result<(), Error> {
+        self.check_files()?;
+        self.check_free()?;
+        match self.machine.tracks() {
+            true => Ok(()),
+            false => self.propose(Command::Track).await,
+        }
     }
 
     /// Waits until every acknowledged write is applied here.
@@ -407,20 +497,28 @@ impl Replica {
         voters: BTreeMap<ReplicaId, NodeId>,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock().await;
-        let new = |replica: &&ReplicaId| {
-            self.group.members().iter().all(|member| member.replica != **replica)
-        };
-        if self.leads() && voters.keys().any(|replica| new(&replica)) {
-            self.forget_reshapes().await?;
+        if self.leads() && self.is_begun_by(&voters) {
+            self.forget_changes().await?;
         }
         self.record_reports().await;
         reconfigure::reconfigure(self.id(), &self.group, voters).await
     }
 
-    /// Purges the log up to the last change of the partition's range: a new member starts with the current range, and
-    /// could not apply entries for an earlier one.
-    async fn forget_reshapes(&self) -> Result<(), Error> {
-        if self.partition.config().epoch <= FIRST_EPOCH {
+    /// True if one of these replicas would begin with the log: a new one, or one that has nothing of a log from which
+    /// nothing was purged, because the last change was not applied here yet when it was added.
+    fn is_begun_by(&self, voters: &BTreeMap<ReplicaId, NodeId>) -> bool {
+        let members = self.group.members();
+        let is_complete = self.group.status().purged.is_none();
+        voters.keys().any(|replica| {
+            let member = members.iter().find(|member| member.replica == *replica);
+            member.is_none_or(|member| is_complete && !member.voter && member.matched.is_none())
+        })
+    }
+
+    /// Purges the log up to the last change of the partition's range and schema: a new member starts with the current
+    /// ones, and could not apply entries for earlier ones, or would decide otherwise than the others did.
+    async fn forget_changes(&self) -> Result<(), Error> {
+        if !is_changed(&self.partition.config()) {
             return Ok(());
         }
         self.flush().await?;
@@ -428,7 +526,7 @@ impl Replica {
     }
 
     /// Changes the partition's range, through its log.
-    pub(crate) async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
+    pub(crate) async fn reshape(&self, mut order: Reshape) -> Result<Reshaped, Error> {
         let busy = |change: &str| {
             Error::Unavailable(format!("the replicas of partition {} {change}", self.id()))
         };
@@ -462,13 +560,30 @@ impl Replica {
         }
         // Rows flushed now need not be flushed while the order is applied, which blocks the log.
         self.flush().await?;
+        if let Reshape::Split(split) = &mut order {
+            split.leader = split.leader.filter(|node| self.may_lead_child(*node));
+        }
         let epoch = order.epoch();
-        let applied = self.group.propose(Command::Reshape(order).encode()).await;
+        // Followers apply it at once: requests wait for the new partition's quorum.
+        let applied = self.group.propose_at_once(Command::Reshape(order).encode()).await;
         let applied = applied.map_err(|error| group_error(&self.group, error))?;
         match Outcome::decode(&applied.reply)? {
             Outcome::Reshaped(reshaped) => Ok(reshaped),
             outcome => Err(outcome.refused(self.id(), epoch)),
         }
+    }
+
+    /// True if the replica on a node, this one or another, is so near that it can lead a new partition from its first
+    /// entry on.
+    fn may_lead_child(&self, node: NodeId) -> bool {
+        let last = self.group.status().last_index.unwrap_or_default();
+        self.group.members().iter().any(|member| {
+            let is_here = member.replica == self.group.replica();
+            let is_near =
+                member.matched.is_some_and(|matched| matched.saturating_add(NEAR_ENTRIES) >= last);
+            let is_fresh = member.silent_for.is_some_and(|time| time <= FRESH);
+            member.node == node && member.voter && (is_here || (is_near && is_fresh))
+        })
     }
 
     /// The key that splits the partition best; `None` if no key leaves rows on both sides.

@@ -8,9 +8,18 @@ use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::materialized::Position;
 use partita_proto::reshape::Reshaped;
 
-/// Result of a part of an entry: the index at which it took effect, `None` as in [`Outcome::At`]; or, for rows of a
-/// source that were taken in part before, the position up to which they were.
-pub(crate) type PartResult = Result<Option<u64>, Position>;
+/// Result of a part of an entry: the index at which it took effect, `None` as in [`Outcome::At`]; or the reason why it
+/// had no effect.
+pub(crate) type PartResult = Result<Option<u64>, Refusal>;
+
+/// Reason why a part of an entry had no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Rows of a source were taken up to this position before, which lies among them.
+    Ahead(Position),
+    /// The condition of the part does not hold.
+    Changed,
+}
 
 /// The result of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +33,8 @@ pub(crate) enum Outcome {
     Unfit(String),
     /// The partition's range has changed.
     Reshaped(Reshaped),
-    /// As [`Outcome::At`], with parts that were taken in part before and had no effect.
-    Ahead(Vec<PartResult>),
+    /// As [`Outcome::At`], with parts that were refused and had no effect.
+    Parts(Vec<PartResult>),
     /// The entry needs a capture that does not exist, and had no effect.
     Absent,
 }
@@ -34,16 +43,16 @@ const AT: u8 = 1;
 const STALE: u8 = 2;
 const UNFIT: u8 = 3;
 const RESHAPED: u8 = 4;
-const AHEAD: u8 = 5;
+const PARTS: u8 = 5;
 const ABSENT: u8 = 6;
 
 impl Outcome {
     /// The outcome of an entry of parts.
     pub(crate) fn of_parts(parts: Vec<PartResult>) -> Self {
-        let indexes: Result<Vec<_>, Position> = parts.iter().copied().collect();
+        let indexes: Result<Vec<_>, Refusal> = parts.iter().copied().collect();
         match indexes {
             Ok(indexes) => Self::At(indexes),
-            Err(_) => Self::Ahead(parts),
+            Err(_) => Self::Parts(parts),
         }
     }
 
@@ -69,14 +78,15 @@ impl Outcome {
                 bytes.put_u64_le(reshaped.index);
                 bytes.put_u64_le(u64::try_from(reshaped.stall.as_nanos()).unwrap_or(u64::MAX));
             }
-            Self::Ahead(parts) => {
+            Self::Parts(parts) => {
                 bytes.reserve(1 + parts.len() * 24);
-                bytes.put_u8(AHEAD);
+                bytes.put_u8(PARTS);
                 for part in parts {
-                    // Nothing is ahead of the first position.
+                    // Nothing is ahead of the first position, and no entry has the last index.
                     let (index, position) = match part {
                         Ok(index) => (index.unwrap_or_default(), Position::default()),
-                        Err(position) => (0, *position),
+                        Err(Refusal::Ahead(position)) => (0, *position),
+                        Err(Refusal::Changed) => (u64::MAX, Position::default()),
                     };
                     bytes.put_u64_le(index);
                     bytes.put_u64_le(position.index);
@@ -109,7 +119,7 @@ impl Outcome {
                 }
                 _ => None,
             },
-            [AHEAD, rest @ ..] => numbers(rest).as_deref().and_then(parts).map(Self::Ahead),
+            [PARTS, rest @ ..] => numbers(rest).as_deref().and_then(parts).map(Self::Parts),
             [ABSENT] => Some(Self::Absent),
             _ => None,
         };
@@ -121,7 +131,7 @@ impl Outcome {
         match self {
             Self::Stale { current } => Error::StaleRoute { partition, requested, current },
             Self::Unfit(why) => Error::InvalidInput(why),
-            outcome @ (Self::At(_) | Self::Reshaped(_) | Self::Ahead(_) | Self::Absent) => {
+            outcome @ (Self::At(_) | Self::Reshaped(_) | Self::Parts(_) | Self::Absent) => {
                 Error::Internal(format!("unexpected outcome of an entry: {outcome:?}"))
             }
         }
@@ -133,9 +143,10 @@ fn parts(numbers: &[u64]) -> Option<Vec<PartResult>> {
     let (parts, []) = numbers.as_chunks::<3>() else { return None };
     let result = |[index, stored, part]: &[u64; 3]| {
         let position = Position { index: *stored, part: *part };
-        match position == Position::default() {
-            true => Ok((*index != 0).then_some(*index)),
-            false => Err(position),
+        match *index {
+            u64::MAX => Err(Refusal::Changed),
+            _ if position != Position::default() => Err(Refusal::Ahead(position)),
+            index => Ok((index != 0).then_some(index)),
         }
     };
     Some(parts.iter().map(result).collect())
@@ -153,7 +164,12 @@ mod tests {
             Outcome::Stale { current: Epoch(3) },
             Outcome::Unfit("no".to_owned()),
             Outcome::Reshaped(Reshaped { index: 4, stall: Duration::from_millis(3) }),
-            Outcome::of_parts(vec![Ok(Some(7)), Ok(None), Err(Position { index: 5, part: 2 })]),
+            Outcome::of_parts(vec![
+                Ok(Some(7)),
+                Ok(None),
+                Err(Refusal::Ahead(Position { index: 5, part: 2 })),
+                Err(Refusal::Changed),
+            ]),
             Outcome::Absent,
         ] {
             assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));
@@ -165,7 +181,7 @@ mod tests {
         for bytes in [
             &b""[..],
             &[AT, 1],
-            &[AHEAD, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[PARTS, 0, 0, 0, 0, 0, 0, 0, 0],
             &[STALE],
             &[RESHAPED, 0, 0, 0, 0, 0, 0, 0, 0],
             &[9],

@@ -1,6 +1,7 @@
 //! The requests that a partition has accepted recently, so that a repeated one takes effect once: writes, and the last
 //! order that changed its range; whether the partition is frozen; the partitions that were split off from it; the
-//! captures of its changes for copies (`capture.rs`); and, if it is a partition of a copy, the rows that it took.
+//! captures of its changes for copies (`capture.rs`); the keys of the newest writes, while conditions are in use
+//! (`tracked.rs`); and, if it is a partition of a copy, the rows that it took.
 //!
 //! Part of the replicated state: every replica sees the same requests in the same order. It is saved with each sealed
 //! memtable and read back at start.
@@ -23,15 +24,18 @@ use std::sync::OnceLock;
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use partita_engine::Origin;
-use partita_proto::id::{NodeId, PartitionId, ReplicaId, TableId};
-use partita_proto::materialized::{CaptureOrder, Position, Ship};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
+use partita_proto::key::Keys;
+use partita_proto::materialized::{Capture, CaptureOrder, Position, Ship};
 use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Freeze, Reshape, Split};
-use partita_proto::service::{PartitionSpec, RequestId, WriteKind};
+use partita_proto::service::{Condition, PartitionSpec, RequestId, WriteKind};
 use partita_proto::wire::Wire;
+use partita_raft::planted::{self, Plant};
 use prost::Message;
 
 use crate::capture::{Captures, StoredCapture, Tail};
+use crate::tracked::{StoredTracked, Tracked};
 
 /// Minimum number of requests that a partition remembers. A frontend gives up on a write after half a minute; at 2,000
 /// writes a second that is 60,000. About 3 MiB of memory when full.
@@ -83,8 +87,12 @@ pub struct Requests {
     captures: Captures,
     /// Position up to which the rows of each source partition were taken.
     ships: BTreeMap<PartitionId, Position>,
+    /// True if the partition takes no rows of a source any more: its table took the place of that source.
+    detached: bool,
     /// Index of the last entry that changed rows; 0 if none did since this is recorded.
     last_change: u64,
+    /// Keys of the newest writes; `None` while no conditions are in use.
+    tracked: Option<Tracked>,
 }
 
 /// A partition that was split off. Each replica of the parent makes the child's replica on its node by applying the
@@ -203,6 +211,10 @@ struct Stored {
     ships: Vec<StoredShip>,
     #[prost(uint64, tag = "13")]
     last_change: u64,
+    #[prost(bool, tag = "14")]
+    detached: bool,
+    #[prost(message, optional, tag = "15")]
+    tracked: Option<StoredTracked>,
 }
 
 /// The stored form of the position up to which the rows of a source partition were taken.
@@ -267,13 +279,61 @@ impl Requests {
 
     /// The index at which an order took effect, if it is the last one that did.
     pub fn reshaped_by(&self, order: &Reshape) -> Option<u64> {
-        self.last.as_ref().filter(|(last, _)| last == order).map(|(_, index)| *index)
+        self.last.as_ref().filter(|(last, _)| last.is_same(order)).map(|(_, index)| *index)
     }
 
     /// Records that an order took effect at an index.
     pub fn record_reshape(&mut self, order: &Reshape, index: u64) {
         self.frozen = freezes(order);
         self.last = Some((order.clone(), index));
+        // Conditions name the epoch before.
+        self.tracked = None;
+    }
+
+    /// True if the keys of writes are kept.
+    pub(crate) fn tracks(&self) -> bool {
+        self.tracked.is_some()
+    }
+
+    /// Keeps the keys of the writes after an entry, if that has not begun before.
+    pub(crate) fn track(&mut self, index: u64) {
+        self.tracked.get_or_insert_with(|| Tracked::since(index)).used();
+    }
+
+    /// Notes that the form of keys has changed, or all rows are gone.
+    pub(crate) fn forget_keys(&mut self, index: u64) {
+        if self.tracked.is_some() {
+            self.tracked = Some(Tracked::since(index));
+        }
+    }
+
+    /// Notes the keys of rows that an entry wrote without a condition.
+    pub(crate) fn wrote(&mut self, index: u64, keys: &Keys) {
+        let Some(tracked) = &mut self.tracked else { return };
+        tracked.plain(index, keys.iter());
+        if !tracked.is_used() {
+            self.tracked = None;
+        }
+    }
+
+    /// True if a condition of a write holds; then notes the keys of its rows. `epoch` and `schema` are those of the
+    /// partition.
+    pub(crate) fn wrote_if(
+        &mut self,
+        index: u64,
+        (epoch, schema): (Epoch, SchemaVersion),
+        condition: &Condition,
+        keys: &Keys,
+    ) -> bool {
+        let Some(tracked) = &mut self.tracked else { return false };
+        tracked.used();
+        let is_current = condition.epoch == epoch && condition.schema >= schema;
+        let holds =
+            planted::is(Plant::LoseUpdates) || is_current && tracked.holds(condition, keys.iter());
+        if holds {
+            tracked.conditional(index, condition, keys.iter());
+        }
+        holds
     }
 
     /// Records that a partition was split off.
@@ -291,8 +351,17 @@ impl Requests {
         later.filter_map(|child| Some((child.clone(), child.made_by(replica)?))).collect()
     }
 
+    /// Takes no rows of a source from now on: those that may still come were taken before.
+    fn detach(&mut self) {
+        self.ships.clear();
+        self.detached = true;
+    }
+
     /// Decides whether rows of a source partition take effect, and remembers that they did.
     pub(crate) fn ship(&mut self, ship: &Ship) -> Shipping {
+        if self.detached {
+            return Shipping::Taken;
+        }
         let stored = self.ships.entry(ship.source).or_default();
         if *stored >= ship.to {
             Shipping::Taken
@@ -348,13 +417,20 @@ impl Requests {
     /// Notes that all rows were removed, with which all captures end, and what was taken counts no longer.
     pub(crate) fn truncate(&mut self, tail: &mut Tail, index: u64) {
         self.last_change = index;
+        self.forget_keys(index);
         self.captures = Captures::default();
-        self.ships.clear();
+        if !self.ships.is_empty() {
+            self.detach();
+        }
         self.captures.trim(tail);
     }
 
     /// Applies an order about a capture from the log; false if it needs one that does not exist.
     pub(crate) fn capture(&mut self, tail: &mut Tail, order: CaptureOrder, index: u64) -> bool {
+        if order.capture == Capture::Detach {
+            self.detach();
+            return true;
+        }
         if self.captures.is_empty() {
             // Nothing was kept until now.
             tail.reopen(index, self.last_change);
@@ -391,6 +467,7 @@ impl Requests {
             captures: self.captures.stored(),
             ships: self.stored_ships(),
             last_change: self.last_change,
+            detached: self.detached,
             ..Stored::default()
         }
     }
@@ -404,6 +481,7 @@ impl Requests {
         let (local, remote) = (newest(self), newest(neighbour));
         let longest = local.len().max(remote.len());
         (self.order, self.index_of, self.listed) = <_>::default();
+        self.detached |= neighbour.detached;
         neighbour.forgotten.0.iter().for_each(|id| self.forgotten.add(*id));
         for (id, index) in (0..longest)
             .flat_map(|position| local.get(position).into_iter().chain(remote.get(position)))
@@ -437,7 +515,8 @@ impl Requests {
             None => (None, 0),
         };
         let frozen = self.frozen;
-        self.encode_onto(Stored { frozen, last, last_index, ..self.stored_rest() })
+        let tracked = self.tracked.as_ref().map(Tracked::stored);
+        self.encode_onto(Stored { frozen, last, last_index, tracked, ..self.stored_rest() })
     }
 
     /// Encodes the requests as they will be once an order has taken effect at an index.
@@ -450,7 +529,8 @@ impl Requests {
     /// and rows that were taken, and the captures, whose changes follow the parent's.
     pub fn encode_for_child(&self, parent: PartitionId, index: u64) -> Bytes {
         let captures = self.captures.of_child(parent, index).stored();
-        self.encode_onto(Stored { captures, ships: self.stored_ships(), ..Stored::default() })
+        let (ships, detached) = (self.stored_ships(), self.detached);
+        self.encode_onto(Stored { captures, ships, detached, ..Stored::default() })
     }
 
     /// Encodes the write requests, then `rest`: a decoder merges concatenated protobuf messages into one.
@@ -520,6 +600,11 @@ impl Requests {
             captures: Captures::from_stored(stored.captures),
             ships: stored.ships.into_iter().map(ship).collect(),
             last_change: stored.last_change,
+            detached: stored.detached,
+            tracked: match stored.tracked {
+                Some(tracked) => Some(Tracked::from_stored(tracked)?),
+                None => None,
+            },
             ..Self::default()
         };
         let (mut sequence, mut index) = (0i64, 0i64);
@@ -543,8 +628,6 @@ fn freezes(order: &Reshape) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use partita_proto::id::Epoch;
-    use partita_proto::materialized::Capture;
     use partita_proto::range::Bound;
 
     use super::*;
@@ -585,6 +668,47 @@ mod tests {
         assert_eq!(Requests::decode(&requests.encode()).unwrap().encode(), requests.encode());
     }
 
+    #[test]
+    fn conditions_are_decided_by_the_keys_since_the_first_scan_for_an_update() {
+        let keys = |key: &str| Keys::from_encoded([key]);
+        let schema = SchemaVersion(4);
+        let read_at = |index| Condition { epoch: Epoch(2), index, bulk: None, schema };
+        let now = (Epoch(2), schema);
+        let mut requests = Requests::default();
+        assert!(!requests.wrote_if(5, now, &read_at(4), &keys("a")), "nothing is tracked");
+        requests.track(6);
+        requests.wrote(7, &keys("a"));
+        assert!(!requests.wrote_if(8, now, &read_at(6), &keys("a")));
+        assert!(requests.wrote_if(8, now, &read_at(6), &keys("b")));
+        assert!(!requests.wrote_if(9, now, &read_at(7), &keys("b")), "written by entry 8");
+        let split = (Epoch(3), schema);
+        assert!(!requests.wrote_if(9, split, &read_at(8), &keys("c")), "of an earlier range");
+        let altered = (Epoch(2), schema.next());
+        assert!(!requests.wrote_if(9, altered, &read_at(8), &keys("c")), "lacks a column");
+        let mut restarted = Requests::decode(&requests.encode()).unwrap();
+        assert!(!restarted.wrote_if(9, now, &read_at(7), &keys("b")));
+        assert!(restarted.wrote_if(9, now, &read_at(8), &keys("b")));
+        // A scan for an update does not begin anew.
+        requests.track(10);
+        assert!(requests.wrote_if(11, now, &read_at(8), &keys("b")));
+        requests.forget_keys(12);
+        assert!(!requests.wrote_if(13, now, &read_at(11), &keys("d")));
+        assert!(requests.wrote_if(13, now, &read_at(12), &keys("d")));
+    }
+
+    #[test]
+    fn a_change_of_the_range_ends_tracking_in_both_halves() {
+        let mut requests = Requests::default();
+        requests.track(1);
+        let order = Reshape::Split(child(8, 20).split);
+        let parent = Requests::decode(&requests.encode_after(&order, 20)).unwrap();
+        let half = requests.encode_for_child(PartitionId(7), 20);
+        assert!(!parent.tracks() && !Requests::decode(&half).unwrap().tracks());
+        assert!(requests.tracks());
+        requests.record_reshape(&order, 20);
+        assert!(!requests.tracks());
+    }
+
     /// A split of partition 7 at an index, on nodes 1 and 2, of its replicas 71 and 72.
     fn child(partition: u64, index: u64) -> Child {
         let nodes = [1, 2];
@@ -597,6 +721,7 @@ mod tests {
             at,
             child,
             replicas: BTreeMap::from(replicas),
+            leader: None,
         };
         let parents = BTreeMap::from(nodes.map(|node| (NodeId(node), ReplicaId(70 + node))));
         Child { split, index, range: TypedRange::default(), parents }
@@ -687,6 +812,23 @@ mod tests {
         assert_eq!((capture.begin, capture.floor(), capture.sync), (0, 0, true));
         assert_eq!(capture.parent(), Some((PartitionId(7), 42)));
         assert_eq!((child.last_change(), child.ship(&ship)), (0, Shipping::Taken));
+    }
+
+    #[test]
+    fn a_partition_that_was_one_of_a_copy_takes_no_late_rows_and_may_be_merged() {
+        let (mut requests, mut tail) = (Requests::default(), Tail::new(0, 0, 1 << 20));
+        let to = Position { index: 4, part: 1 };
+        let ship = Ship { source: PartitionId(1), from: Position::default(), to };
+        assert_eq!(requests.ship(&ship), Shipping::Take);
+        assert!(requests.is_bound());
+        let order = CaptureOrder { copy: TableId(5), capture: Capture::Detach };
+        assert!(requests.capture(&mut tail, order, 9));
+        let mut again = Requests::decode(&requests.encode()).unwrap();
+        let mut child = Requests::decode(&again.encode_for_child(PartitionId(7), 12)).unwrap();
+        for requests in [&mut requests, &mut again, &mut child] {
+            assert!(!requests.is_bound());
+            assert_eq!(requests.ship(&ship), Shipping::Taken);
+        }
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl PartitionMachine {
     ) -> Result<Option<String>, MachineError> {
         let config = self.partition.config();
         let (left_half, right_half) = match self.partition.halves(&split.at) {
-            Some(halves) if !self.is_frozen() => halves,
+            Some(halves) if !self.is_frozen() && !self.is_closed() => halves,
             _ => {
                 return Ok(Some(format!(
                     "partition {} with {} cannot be split at {}",
@@ -175,7 +175,7 @@ impl PartitionMachine {
                 )));
             }
         };
-        let Some(child) = mark.child(&split.replicas) else {
+        let Some(child) = mark.child(&split.replicas, split.leader) else {
             return Ok(Some(format!(
                 "partition {} does not have exactly one voter on each of the nodes {:?}",
                 config.partition,

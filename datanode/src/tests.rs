@@ -2,8 +2,10 @@
 
 mod captures;
 mod cluster;
+mod conditions;
 mod crash;
 mod damage;
+mod followers;
 mod late;
 mod merge;
 mod replicas;
@@ -15,6 +17,7 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
@@ -29,7 +32,7 @@ use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
-    DataService, PartitionSpec, RequestId, ScanRequest, WriteKind, WriteRequest,
+    DataService, PartitionSpec, ReadFrom, RequestId, ScanRequest, WriteKind, WriteRequest,
 };
 use partita_raft::{Host, HostOptions};
 
@@ -58,6 +61,7 @@ fn column(id: u32, name: &str, semantic: Semantic) -> Column {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }
@@ -71,6 +75,8 @@ pub(crate) fn schema(append_mode: bool) -> TableSchema {
         options: TableOptions { append_mode, ..TableOptions::default() },
         next_column: ColumnId(3),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     }
 }
 
@@ -175,7 +181,8 @@ async fn write_part(
     rows: &[(i64, i64)],
 ) -> Result<u64, Error> {
     let (kind, rows) = (WriteKind::Put, batch(rows));
-    let request = WriteRequest { partition, epoch, id, earlier, kind, rows, ship: None };
+    let request =
+        WriteRequest { partition, epoch, id, earlier, kind, rows, ship: None, condition: None };
     node.write(request).await.map(|reply| reply.index)
 }
 
@@ -184,10 +191,16 @@ async fn rows(node: &Datanode) -> Result<Vec<(i64, i64)>, Error> {
     rows_of(node, (PARTITION, Epoch(1))).await
 }
 
-async fn rows_of(
+async fn rows_of(node: &Datanode, target: (PartitionId, Epoch)) -> Result<Vec<(i64, i64)>, Error> {
+    scan_of(node, target, ReadFrom::Leader).await.map(|(rows, _)| rows)
+}
+
+/// All rows of a partition, sorted, and if a follower has answered.
+async fn scan_of(
     node: &Datanode,
     (partition, epoch): (PartitionId, Epoch),
-) -> Result<Vec<(i64, i64)>, Error> {
+    read_from: ReadFrom,
+) -> Result<(Vec<(i64, i64)>, bool), Error> {
     let request = ScanRequest {
         partition,
         epoch,
@@ -197,8 +210,13 @@ async fn rows_of(
         parallelism: 2,
         newest_only: false,
         probes: Vec::new(),
+        read_from,
+        first_by_time: None,
+        order: None,
+        for_update: false,
     };
     let reply = node.scan(request).await?;
+    let by_follower = reply.stats.by_followers.load(Ordering::Relaxed) > 0;
     let mut rows = Vec::new();
     for stream in reply.streams {
         let batches: Vec<RecordBatch> = stream.try_collect().await?;
@@ -209,7 +227,7 @@ async fn rows_of(
         }
     }
     rows.sort_unstable();
-    Ok(rows)
+    Ok((rows, by_follower))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

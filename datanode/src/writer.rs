@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, PartitionId, TableId};
 use partita_proto::materialized::Ship;
-use partita_proto::service::{RequestId, WriteKind, WriteReply};
+use partita_proto::service::{Condition, RequestId, WriteKind, WriteReply};
 use partita_proto::size::batch_bytes;
 use partita_proto::wire::{Command, WriteCommand, WritePart, ipc};
 use partita_raft::Group;
@@ -24,10 +24,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::closed;
 use crate::group_error;
 use crate::lane::Lane;
 use crate::load::Load;
-use crate::reply::{Outcome, PartResult};
+use crate::reply::{Outcome, PartResult, Refusal};
 use crate::requests::Requests;
 
 /// Maximum number of waiting writes of one partition.
@@ -57,6 +58,7 @@ pub(crate) struct Waiting {
     pub(crate) kind: WriteKind,
     pub(crate) rows: RecordBatch,
     pub(crate) ship: Option<Ship>,
+    pub(crate) condition: Option<Condition>,
     /// Time at which it began to wait.
     pub(crate) since: Instant,
     pub(crate) answer: oneshot::Sender<Result<WriteReply, Error>>,
@@ -65,6 +67,7 @@ pub(crate) struct Waiting {
 /// Takes writes from a queue and proposes them, until the queue closes or `stop` is cancelled.
 pub(crate) struct Writer {
     pub(crate) partition: PartitionId,
+    pub(crate) table: TableId,
     pub(crate) group: Arc<Group>,
     /// The machine's requests, which tell the copies for which writes wait.
     pub(crate) requests: Arc<Mutex<Requests>>,
@@ -106,7 +109,8 @@ impl Writer {
                         bytes_in_flight += bytes;
                         let (group, load) = (Arc::clone(&self.group), Arc::clone(&self.load));
                         let requests = Arc::clone(&self.requests);
-                        let proposed = propose(self.partition, group, requests, load, writes);
+                        let target = (self.partition, self.table);
+                        let proposed = propose(target, group, requests, load, writes);
                         in_flight.push(async move {
                             proposed.await;
                             bytes
@@ -191,7 +195,8 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
             let rows = u32::try_from(write.rows.num_rows())
                 .map_err(|_| Error::InvalidInput("a write has too many rows".to_owned()))?;
             let earlier = write.earlier.clone();
-            Ok(WritePart { id: write.id, earlier, kind: write.kind, rows, ship: write.ship })
+            let (ship, condition) = (write.ship, write.condition);
+            Ok(WritePart { id: write.id, earlier, kind: write.kind, rows, ship, condition })
         })
         .collect::<Result<Vec<_>, Error>>()?;
     // Small batches are concatenated; a large one ends the run before it and stays as it is. The rows keep the order of
@@ -220,7 +225,7 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
 }
 
 async fn propose(
-    partition: PartitionId,
+    (partition, table): (PartitionId, TableId),
     group: Arc<Group>,
     requests: Arc<Mutex<Requests>>,
     load: Arc<Load>,
@@ -235,10 +240,12 @@ async fn propose(
         }
         Err(error) => Err(error),
     };
+    // Without an outcome, the entry may still take effect if the partition is opened again.
+    let is_applied = applied.is_ok();
     // Each write gets its own result: the index at which it took effect, or why it had none.
     let outcome = applied.and_then(|applied| match Outcome::decode(&applied.reply)? {
         Outcome::At(indexes) => Ok((applied.index, indexes.into_iter().map(Ok).collect())),
-        Outcome::Ahead(parts) => Ok((applied.index, parts)),
+        Outcome::Parts(parts) => Ok((applied.index, parts)),
         outcome => Err(outcome.refused(partition, writes[0].epoch)),
     });
     // Read after the entry was applied: copies that begin to wait later get its rows before they are in step.
@@ -248,8 +255,12 @@ async fn propose(
     };
     for (position, write) in writes.into_iter().enumerate() {
         let result = match &outcome {
-            Ok((entry, parts)) => result(parts.get(position).copied(), *entry, &owing),
-            Err(error) => Err(error.clone()),
+            Ok((entry, parts)) => result(partition, parts.get(position).copied(), *entry, &owing),
+            // The entry may have been refused only because the partition was closed meanwhile.
+            Err(error) => is_applied
+                .then(|| closed::answer(&requests.lock(), table, write.id, &write.earlier))
+                .flatten()
+                .unwrap_or_else(|| Err(error.clone())),
         };
         if result.is_ok() {
             load.answered(write.since.elapsed());
@@ -261,6 +272,7 @@ async fn propose(
 /// Result of one write of an entry; `owing`: the copies for which writes wait, each with the index up to which it has
 /// all rows.
 fn result(
+    partition: PartitionId,
     part: Option<PartResult>,
     entry: u64,
     owing: &[(TableId, u64)],
@@ -273,7 +285,8 @@ fn result(
                     .to_owned(),
             ));
         }
-        Some(Err(stored)) => return Err(Error::ShipAhead { stored }),
+        Some(Err(Refusal::Ahead(stored))) => return Err(Error::ShipAhead { stored }),
+        Some(Err(Refusal::Changed)) => return Err(Error::Changed { partition }),
         None => return Err(Error::Internal("a write has no reply".to_owned())),
     };
     // A write that a former neighbour took has an index of that one's log, which this log may never reach.
@@ -305,6 +318,7 @@ mod tests {
             kind: WriteKind::Put,
             rows: rows.unwrap(),
             ship: None,
+            condition: None,
             since: Instant::now(),
             answer: oneshot::channel().0,
         }
@@ -355,6 +369,7 @@ mod tests {
     #[test]
     fn a_write_is_owed_to_the_copies_that_lack_it_also_when_it_was_taken_before() {
         let owing = [(TableId(5), 10), (TableId(6), 20)];
+        let result = |part, entry, owing: &[_]| result(PartitionId(3), part, entry, owing);
         let owed = |first, entry| result(Some(Ok(Some(first))), entry, &owing).unwrap();
         assert_eq!(owed(21, 21), WriteReply { index: 21, owed: vec![TableId(5), TableId(6)] });
         assert_eq!(owed(15, 30), WriteReply { index: 15, owed: vec![TableId(5)] });
@@ -363,7 +378,10 @@ mod tests {
         assert_eq!(owed(999, 15), WriteReply { index: 15, owed: vec![TableId(5)] });
         assert_eq!(owed(999, 8), WriteReply { index: 999, owed: vec![] });
         let stored = partita_proto::materialized::Position { index: 3, part: 1 };
-        assert_eq!(result(Some(Err(stored)), 9, &[]), Err(Error::ShipAhead { stored }));
+        let ahead = Some(Err(Refusal::Ahead(stored)));
+        assert_eq!(result(ahead, 9, &[]), Err(Error::ShipAhead { stored }));
+        let changed = Err(Error::Changed { partition: PartitionId(3) });
+        assert_eq!(result(Some(Err(Refusal::Changed)), 9, &[]), changed);
         assert!(matches!(result(Some(Ok(None)), 9, &[]), Err(Error::Timeout(_))));
     }
 

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ingest::plan::TablePlan;
 use crate::router::place;
+use crate::stalls::Stalls;
 
 /// Interval between reports to meta, which judges spans of a minute.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -73,6 +74,7 @@ pub(crate) struct Blame {
     /// Random number of the process.
     source: u64,
     taking: Mutex<Taking>,
+    stalls: Arc<Stalls>,
 }
 
 struct Taking {
@@ -119,7 +121,7 @@ impl Thinning {
 }
 
 impl Blame {
-    pub(crate) fn new(meta: Arc<dyn MetaService>) -> Self {
+    pub(crate) fn new(meta: Arc<dyn MetaService>, stalls: Arc<Stalls>) -> Self {
         // The standard library's hashers are seeded with random keys.
         let random = || RandomState::new().build_hasher().finish();
         let taking = Taking {
@@ -127,7 +129,7 @@ impl Blame {
             writes: Thinning::new(random()),
             reads: Thinning::new(random()),
         };
-        Self { meta, source: random(), taking: Mutex::new(taking) }
+        Self { meta, source: random(), taking: Mutex::new(taking), stalls }
     }
 
     /// Takes samples of completed rows on their way to a table.
@@ -167,10 +169,10 @@ impl Blame {
         let mut taking = self.taking.lock();
         for (partitions, rows) in scans {
             // A read that finds nothing is work, too.
-            let asked = partitions.len() as u64;
-            let count = rows.max(asked).saturating_mul(weight);
+            let total = partitions.len() as u64;
+            let count = rows.max(total).saturating_mul(weight);
             let pick = |number: u64| {
-                let position = usize::try_from(number / weight % asked).ok()?;
+                let position = usize::try_from(number / weight % total).ok()?;
                 partitions.get(position).map(|partition| (Sampled(partition.0), None))
             };
             taking.intake.offer(second, true, count, &cause, pick);
@@ -192,14 +194,14 @@ impl Blame {
         }
     }
 
-    /// Sends the samples of the seconds before this one, if there are any.
+    /// Sends the samples of the seconds before this one and the stalls of writes, if there are any.
     pub(crate) async fn tell_once(&self, second: u64) {
-        let samples = self.take(second);
-        if samples.seconds.is_empty() {
+        let (samples, stalls) = (self.take(second), self.stalls.take());
+        if samples.seconds.is_empty() && stalls.is_empty() {
             return;
         }
         // Samples are worth nothing later, and a meta of an earlier version takes none.
-        let report = BlameReport { source: self.source, taken: samples };
+        let report = BlameReport { source: self.source, taken: samples, stalls };
         if let Err(error) = self.meta.blame(report).await {
             tracing::debug!(%error, "meta did not take samples of causes");
         }

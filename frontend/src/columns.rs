@@ -106,10 +106,11 @@ pub(crate) async fn columns(
 ) -> Result<RecordBatch, SqlError> {
     let statuses = measured_statuses(view.nodes().as_ref()).await;
     let mut rows = Vec::new();
-    for table in catalog.tables.values().flat_map(BTreeMap::values) {
+    let tables = catalog.tables.values().flat_map(BTreeMap::values);
+    for table in tables.filter(|table| table.schema.view.is_none()) {
         let (report, unknown_partitions) = merged(table, &statuses);
         let cells = |column| column_cells(table, column, &report, unknown_partitions);
-        rows.extend(table.schema.columns.iter().map(cells));
+        rows.extend(table.schema.shown().map(cells));
     }
     batch(&schema(COLUMNS), rows)
 }
@@ -242,7 +243,7 @@ fn sample_text(figures: &ColumnMeasures, column_type: ColumnType) -> String {
 fn plain_text(value: &Value, column_type: ColumnType) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Binary(_) => value.display(column_type),
+        Value::Binary(_) if column_type == ColumnType::Binary => value.display(column_type),
         _ => value.display(column_type).trim_matches('\'').to_owned(),
     }
 }

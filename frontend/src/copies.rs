@@ -16,14 +16,19 @@
 //!   lost; a lost copy is never in step again, because another table takes its place;
 //! - a copy is read only if meta says, after the statement began, that it is in step;
 //! - a capture is ended only for a copy that is lost or gone by meta's word, never by the absence from a catalog.
+//!
+//! A copy that re-keys its source is paced (`pace.rs`), and switched when it is in step (`switch.rs`).
 
 pub(crate) mod choose;
 mod confirm;
 mod fill;
 mod leader;
+mod pace;
 pub(crate) mod refused;
+pub(crate) mod rekeyings;
 mod ship;
 mod sweep;
+mod switch;
 pub(crate) mod table;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +38,6 @@ use datafusion::execution::SessionState;
 use parking_lot::Mutex;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::TableId;
-use partita_proto::materialized::CopyState;
 use partita_proto::service::MetaService;
 use tokio::sync::Semaphore;
 
@@ -99,7 +103,7 @@ impl Copies {
         }
         let mut copies = BySource::new();
         for table in catalog.tables.values().flat_map(BTreeMap::values) {
-            let copy = table.copy.as_ref().filter(|copy| copy.state == CopyState::InStep);
+            let copy = table.copy.as_ref().filter(|copy| copy.is_readable());
             if let Some(copy) = copy {
                 copies.entry(copy.source).or_default().push(Arc::clone(table));
             }

@@ -1,39 +1,53 @@
 //! Runs statements: dispatches each kind to its module.
 
 mod advise;
+mod assigned;
+mod comment;
+mod conflict;
+mod constraints;
+mod copy;
+mod create_as;
 pub(crate) mod cursor;
 mod define;
 mod delete;
 pub(crate) mod executed;
 mod insert;
 mod maintain;
+mod moves;
 pub(crate) mod observe;
 mod permit;
 mod plan_lines;
 mod prepare;
 mod query;
+mod rekey;
 mod repartition;
+mod returning;
 pub(crate) mod roles;
+mod round;
+mod scrolled;
+pub(crate) mod sequences;
 mod series;
 mod set;
 mod show;
 pub(crate) mod tasks;
-
-use std::sync::Arc;
+mod temporary;
+mod update;
+mod view_plans;
+mod views;
 
 use partita_proto::access::Permit;
 use partita_sql::Notice;
 use partita_sql::statement::{
-    Admin, CopyFrom, Discard, Statement, TableName, Transaction, TransactionModes,
+    Admin, Discard, Statement, TableName, Transaction, TransactionModes, Vacuum,
 };
 
 use self::executed::Executed;
 use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
 use crate::audit::Description;
-use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
-use crate::output::{CopyIn, CopyOut, Output};
+use crate::output::Output;
+use crate::sequences::LastNumbers;
 use crate::session::Session;
 
 /// Warning for a transaction that requests a stricter isolation level than it gets.
@@ -58,30 +72,34 @@ impl Session {
             Statement::Explain(explain) => return self.explain(explain).await,
             Statement::ExplainHotspot(table) => self.explain_hotspot(table, permit).await?,
             Statement::Insert(insert) => return self.insert(insert, None, permit).await,
-            Statement::Delete(delete) => return self.delete(delete, None, permit).await,
-            Statement::CopyFrom(copy) => self.copy_from(copy)?,
-            Statement::CopyTo(copy) => {
-                let executed = self.query(&copy.query).await?;
-                let Output::Rows { schema, stream } = executed.output else {
-                    return Err(SqlError::internal("a query without rows"));
-                };
-                let (format, options) = (copy.format, copy.options.clone());
-                let output =
-                    Output::CopyOut(CopyOut { schema, stream, format, options, zone: self.zone() });
-                return Ok(Executed { output, ..executed });
+            Statement::Delete(delete) if delete.returning.is_some() => {
+                return Box::pin(self.delete_returning(delete, None, permit)).await;
             }
+            Statement::Delete(delete) => return self.delete(delete, None, permit).await,
+            Statement::Update(update) => {
+                return Box::pin(self.update(update, None, permit)).await;
+            }
+            Statement::CopyFrom(copy) => Box::pin(self.copy_from(copy)).await?,
+            Statement::CopyTo(copy) => return Box::pin(self.copy_to(copy)).await,
             Statement::CreateDatabase(create) => self.create_database(create, permit).await?,
             Statement::AlterDatabase(alter) => self.alter_database(alter, permit).await?,
             Statement::DropDatabase(drop) => self.drop_database(drop, permit).await?,
             Statement::CreateTable(create) => self.create_table(create, permit).await?,
+            Statement::CreateTableAs(create) => {
+                return Box::pin(self.create_table_as(create, None, permit)).await;
+            }
             Statement::AlterTable(alter) => self.alter_table(alter, permit).await?,
             Statement::Repartition(repartition) => self.repartition(repartition, permit).await?,
+            Statement::Rekey(rekey) => self.rekey(rekey, permit).await?,
             Statement::DropTable(drop) => self.drop_table(drop, permit).await?,
             Statement::CreateCopy(create) => self.create_copy(create, permit).await?,
             Statement::DropCopy(drop) => self.drop_copy(drop, permit).await?,
+            Statement::CreateView(create) => Box::pin(self.create_view(create, permit)).await?,
+            Statement::DropView(drop) => self.drop_view(drop, permit).await?,
+            Statement::Comment(comment) => self.comment(comment, permit).await?,
             Statement::CreateIndex(create) => self.create_index(create, permit).await?,
             Statement::DropIndex(drop) => self.drop_index(drop, permit).await?,
-            Statement::Truncate(tables) => self.truncate(tables, permit).await?,
+            Statement::Truncate(truncate) => self.truncate(truncate, permit).await?,
             Statement::Use(name) => {
                 self.set_database(name)?;
                 Output::done(tag)
@@ -109,30 +127,17 @@ impl Session {
             Statement::Access(statement) => self.change_access(statement).await?,
             Statement::SetRole(role) => self.set_role(role)?,
             Statement::Task(statement) => self.change_tasks(statement, permit).await?,
-            // LISTEN is not supported, so there is nothing to remove.
+            Statement::Sequence(statement) => self.change_sequences(statement, permit).await?,
+            Statement::Listen | Statement::Notify => {
+                let message = format!("{tag} is accepted, but no notification is delivered");
+                Output::done_with(tag, vec![Notice::notice(message)])
+            }
+            // Nothing listens, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
+            Statement::Vacuum(vacuum) => self.vacuum(vacuum, tag)?,
             Statement::Empty => Output::done(tag),
         };
         Ok(output.into())
-    }
-
-    fn copy_from(&self, copy: &CopyFrom) -> Result<Output, SqlError> {
-        let table = self.table(&copy.table)?;
-        check_no_copy(&self.catalog(), &table)?;
-        let columns = insert::target_columns(&table, copy.columns.as_deref())?
-            .into_iter()
-            .map(|column| column.name.clone())
-            .collect();
-        let (format, options) = (copy.format, copy.options.clone());
-        Ok(Output::CopyIn(CopyIn {
-            table,
-            columns,
-            format,
-            options,
-            zone: self.zone(),
-            log: CopyLog::default(),
-            viewer: Arc::clone(self.viewer()),
-        }))
     }
 
     /// Statements are atomic per partition with and without transactions; the transaction statements exist for
@@ -210,10 +215,26 @@ impl Session {
                 self.reset_all()?;
                 // The next client of a connection pool must not get the role of the former one.
                 self.viewer().act_as(None);
+                *self.last_numbers.lock() = LastNumbers::default();
+                self.viewer().temporary().clear();
             }
-            Discard::Plans | Discard::Temporary => {}
+            Discard::Sequences => *self.last_numbers.lock() = LastNumbers::default(),
+            Discard::Temporary => self.viewer().temporary().clear(),
+            Discard::Plans => {}
         }
         Ok(Output::done(tag))
+    }
+
+    /// VACUUM and ANALYZE have nothing to do. VACUUM is refused where PostgreSQL refuses it.
+    fn vacuum(&self, vacuum: &Vacuum, tag: &'static str) -> Result<Output, SqlError> {
+        if !vacuum.only_analyzes && self.in_transaction() {
+            let message = "VACUUM cannot run inside a transaction block";
+            return Err(SqlError::new("25001", message));
+        }
+        let message =
+            format!("{tag} does nothing: files are merged and measured in the background");
+        let notice = Notice::notice(message).with_hint("ADMIN compact_table('t') merges files now");
+        Ok(Output::done_with(tag, vec![notice]))
     }
 
     async fn admin(&self, admin: &Admin, permit: &Permit) -> Result<Output, SqlError> {

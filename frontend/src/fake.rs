@@ -4,8 +4,11 @@
 //! correct. Tests inject faults by queueing errors, and can split a partition while a statement runs.
 
 mod access;
+mod conditions;
 mod copies;
+mod replicas;
 mod reshape;
+mod sequences;
 mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -26,6 +29,7 @@ use partita_proto::array::array_of;
 use partita_proto::blame::BlameReport;
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
+use partita_proto::domain::Domains;
 use partita_proto::id::{
     BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId,
 };
@@ -38,12 +42,14 @@ use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
-use partita_proto::schema::{MergeMode, Semantic, TableSchema};
+use partita_proto::schema::{Column, MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
-    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService,
-    IndexUse, MetaService, NamedObject, NewTable, PartitionSpec, ReplicaStatus, RequestId,
-    ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
+    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FirstByTime, FragmentRequest,
+    FragmentService, IndexUse, KeyOrder, MetaService, NamedObject, NewTable, PartitionSpec,
+    ReadFrom, ReplicaStatus, RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind,
+    WriteReply, WriteRequest,
 };
+use partita_proto::value::Value;
 use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
 use tokio::sync::{RwLock, watch};
@@ -60,6 +66,8 @@ struct Partition {
     codec: KeyCodec,
     epoch: Epoch,
     rows: BTreeMap<Vec<u8>, Versions>,
+    /// Index of the last write of each key.
+    written: HashMap<Vec<u8>, u64>,
     /// Indexes of the writes, by identity.
     seen: HashMap<RequestId, u64>,
     /// Index of the last entry.
@@ -86,6 +94,12 @@ pub struct Fake {
     pub late_write_errors: Mutex<VecDeque<Error>>,
     /// Errors of the next scans.
     pub scan_errors: Mutex<VecDeque<Error>>,
+    /// Replicas that each scan was for, in order of arrival.
+    pub read_from: Mutex<Vec<ReadFrom>>,
+    /// Thousandths of a core that nodes report for reads.
+    pub read_millicores: AtomicU64,
+    /// Nodes do not know that scans may have an order.
+    pub ignores_orders: AtomicBool,
     /// Errors of the next fragments, before they run.
     pub fragment_errors: Mutex<VecDeque<Error>>,
     /// Errors of the next fragments, in place of the rows of their last stream.
@@ -114,6 +128,8 @@ pub struct Fake {
     pub is_meta_silent: AtomicBool,
     /// Reports of who writes and reads, in order of arrival.
     pub causes: Mutex<Vec<BlameReport>>,
+    /// Nodes that were asked for their status, in order of arrival.
+    pub statuses: Mutex<Vec<NodeId>>,
     members: watch::Sender<Arc<Members>>,
 }
 
@@ -148,6 +164,9 @@ impl Fake {
             write_errors: Mutex::new(VecDeque::new()),
             late_write_errors: Mutex::new(VecDeque::new()),
             scan_errors: Mutex::new(VecDeque::new()),
+            read_from: Mutex::default(),
+            read_millicores: AtomicU64::new(0),
+            ignores_orders: AtomicBool::new(false),
             fragment_errors: Mutex::default(),
             late_fragment_errors: Mutex::default(),
             maintenance_errors: Mutex::default(),
@@ -162,6 +181,7 @@ impl Fake {
             confirmations: AtomicU64::new(0),
             is_meta_silent: AtomicBool::new(false),
             causes: Mutex::default(),
+            statuses: Mutex::default(),
             members: watch::Sender::new(Arc::new((1..=nodes).map(member).collect())),
         })
     }
@@ -228,8 +248,12 @@ impl Fake {
             return Err(Error::InvalidInput(message));
         }
         let codec = KeyCodec::new(&new.schema, &new.placement)?;
+        let sequences = new.sequences;
         let ids = std::iter::repeat_with(|| PartitionId(self.next_id()));
-        let map = PartitionMap::from_cuts(&codec, &new.cuts, ids, Epoch(1))?;
+        let map = match &new.schema.view {
+            Some(_) => PartitionMap::none(),
+            None => PartitionMap::from_cuts(&codec, &new.cuts, ids, Epoch(1))?,
+        };
         // Partitions are assigned to nodes round-robin, with one replica each.
         let mut routes = map.routes().to_vec();
         for (number, route) in (0_u64..).zip(&mut routes) {
@@ -243,10 +267,13 @@ impl Fake {
             name: new.name,
             schema: Arc::new(new.schema),
             placement: new.placement,
-            partitions: Arc::new(PartitionMap::new(routes)?),
+            partitions: Arc::new(match routes.is_empty() {
+                true => map,
+                false => PartitionMap::new(routes)?,
+            }),
             former: None,
             succeeded_by: None,
-            copy: new.copy_of.map(copies::new_copy),
+            copy: new.copy_of.map(|source| copies::new_copy(source, new.rekeys)),
             owner: new.owner,
         };
         // A table that is created again starts with empty partitions.
@@ -258,6 +285,7 @@ impl Fake {
                     codec: codec.clone(),
                     epoch: route.epoch,
                     rows: BTreeMap::new(),
+                    written: HashMap::new(),
                     seen: HashMap::new(),
                     writes: 0,
                     captures: Captures::default(),
@@ -265,6 +293,7 @@ impl Fake {
                 },
             );
         }
+        self.create_sequences(catalog, &table, sequences)?;
         put_table(catalog, table);
         Ok(())
     }
@@ -280,26 +309,7 @@ impl Fake {
         // The catalog changes at once; meta would wait for the nodes.
         match change {
             TableChange::AddColumns { columns, if_not_exists } => {
-                let count = schema.columns.len();
-                for mut column in columns {
-                    if schema.column(&column.name).is_some() {
-                        if if_not_exists {
-                            continue;
-                        }
-                        return Err(Error::AlreadyExists { kind: "column", name: column.name });
-                    }
-                    column.id = schema.next_column;
-                    column.storage_name = format!("{}_{}", column.name, column.id);
-                    schema.next_column = ColumnId(column.id.0 + 1);
-                    if column.semantic == Semantic::Tag {
-                        let last_is_time =
-                            schema.time_index().map(|c| c.id) == schema.key.last().copied();
-                        let position = schema.key.len() - usize::from(last_is_time);
-                        schema.key.insert(position, column.id);
-                    }
-                    schema.columns.push(column);
-                }
-                if schema.columns.len() == count {
+                if !add_columns(&mut schema, columns, if_not_exists)? {
                     return Ok(false);
                 }
             }
@@ -327,6 +337,19 @@ impl Fake {
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
             TableChange::SetOptions(options) => schema.options = options,
+            TableChange::SetView { columns, definition } => {
+                schema.columns = columns;
+                schema.view = Some(*definition);
+            }
+            TableChange::MoveColumn { column, after: predecessor } => {
+                move_column(&mut schema, &column, predecessor.as_deref())?;
+            }
+            TableChange::AddCheck(check) => schema.checks.push(check),
+            TableChange::DropCheck(name) => schema.checks.retain(|check| check.name != name),
+            TableChange::SetComment { column, comment } => {
+                let matching = schema.columns.iter_mut().filter(|c| c.name == column);
+                matching.for_each(|c| c.comment.clone_from(&comment));
+            }
             TableChange::Repartition { placement, cuts } => {
                 let new = NewTable {
                     database: table.database.clone(),
@@ -336,6 +359,8 @@ impl Fake {
                     cuts,
                     owner: table.owner,
                     copy_of: None,
+                    rekeys: false,
+                    sequences: Vec::new(),
                 };
                 let former = Table { name: format!("{}$former", table.name), ..changed };
                 self.create_table(catalog, new)?;
@@ -399,6 +424,12 @@ impl Fake {
                 .ttl = ttl;
                 true
             }
+            Ddl::CommentDatabase { name, comment } => {
+                let database = catalog.databases.get_mut(&name);
+                let database = Arc::make_mut(database.ok_or_else(|| none("database", &name))?);
+                database.comment = comment;
+                true
+            }
             Ddl::MakeExplicit { name } => {
                 let database = catalog.databases.get_mut(&name);
                 let database = Arc::make_mut(database.ok_or_else(|| none("database", &name))?);
@@ -434,6 +465,7 @@ impl Fake {
                 for route in table.partitions.routes() {
                     if let Some(partition) = self.partitions.lock().get_mut(&route.partition) {
                         partition.rows.clear();
+                        partition.written.clear();
                         partition.captures = Captures::default();
                     }
                 }
@@ -453,6 +485,7 @@ impl Fake {
             }
             Ddl::Access(change) => self.change_access(&mut catalog, *change)?,
             Ddl::Task(change) => self.change_tasks(&mut catalog, *change)?,
+            Ddl::Sequence(change) => self.change_sequences(&mut catalog, *change)?,
             Ddl::Copy(change) => self.change_copy(&mut catalog, change)?,
             Ddl::Checked(_) => return Err(internal("a checked change in another")),
         };
@@ -474,6 +507,12 @@ impl Fake {
         let partition = partitions
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
+        // A closed partition tells which writes it took.
+        let is_known = partition.seen.contains_key(&request.id)
+            || request.earlier.iter().any(|id| partition.seen.contains_key(id));
+        if partition.captures.is_closed() && !is_known {
+            return Err(Error::StaleSchema { table: partition.table.id });
+        }
         partition.check_epoch(request.partition, request.epoch)?;
         let reply = match &request.ship {
             Some(ship) => partition.take(ship, request.kind, &request.rows)?,
@@ -501,14 +540,30 @@ impl Fake {
         if let Some(error) = self.scan_errors.lock().pop_front() {
             return Err(error);
         }
-        self.check_leader(node, request.partition)?;
+        self.read_from.lock().push(request.read_from);
+        let stats = Arc::new(ScanStats::default());
+        if let Err(refusal) = self.check_leader(node, request.partition) {
+            if request.read_from == ReadFrom::Leader {
+                return Err(refusal);
+            }
+            stats.by_followers.store(1, Ordering::Relaxed);
+        }
+        for millicores in [&stats.busy_millicores, &stats.read_millicores] {
+            millicores.store(self.read_millicores.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let mut partitions = self.partitions.lock();
         let partition = partitions
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
+        if partition.captures.is_closed() {
+            return Err(Error::StaleSchema { table: partition.table.id });
+        }
         partition.scans += 1;
-        let stats = Arc::new(ScanStats::default());
+        if request.for_update {
+            // As the entry with which a partition begins to track keys: no entry has index 0.
+            partition.writes = partition.writes.max(1);
+        }
         let mut batches = Vec::new();
         for row in partition.rows.values().flatten() {
             stats.rows_scanned.fetch_add(1, Ordering::Relaxed);
@@ -524,11 +579,24 @@ impl Fake {
         }
         let skipped = stats.rows_scanned.load(Ordering::Relaxed) - batches.len() as u64;
         count_indexes(&stats, &partition.table.schema, request, skipped);
+        if let Some(first) = request.first_by_time {
+            keep_first(&mut batches, &partition.table.schema, first)?;
+        }
+        let requested_order =
+            request.order.filter(|_| !self.ignores_orders.load(Ordering::Relaxed));
+        let order = requested_order.unwrap_or(KeyOrder::ASCENDING);
+        if order.nulls_apart {
+            nulls_last(&mut batches, &partition.table.schema, &request.domains);
+        }
+        if order.descending {
+            batches.reverse();
+        }
         batches.truncate(request.limit.unwrap_or(usize::MAX));
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         stats.bytes_scanned.fetch_add(bytes as u64, Ordering::Relaxed);
         // Streams get consecutive runs of rows, so that each is in key order.
-        let per_stream = batches.len().div_ceil(request.parallelism.max(1)).max(1);
+        let parallelism = if request.order.is_some() { 1 } else { request.parallelism.max(1) };
+        let per_stream = batches.len().div_ceil(parallelism).max(1);
         let streams = batches
             .chunks(per_stream)
             .map(|rows| {
@@ -536,7 +604,8 @@ impl Fake {
                 Box::pin(futures::stream::iter([joined])) as _
             })
             .collect();
-        Ok(ScanReply { streams, sorted: true, stats })
+        let index = partition.writes;
+        Ok(ScanReply { streams, order: Some(order), stats, index })
     }
 }
 
@@ -555,10 +624,15 @@ impl Partition {
         let index = match first {
             Some(index) => index,
             None => {
+                if !self.admits(request)? {
+                    return Err(Error::Changed { partition: request.partition });
+                }
                 self.writes += 1;
                 self.seen.insert(request.id, self.writes);
-                self.apply(request.kind, &request.rows)?;
-                self.captures.push(self.writes, request.kind, &request.rows);
+                for (kind, rows) in self.effects(request)? {
+                    self.apply(kind, &rows)?;
+                    self.captures.push(self.writes, kind, &rows);
+                }
                 self.writes
             }
         };
@@ -600,6 +674,7 @@ impl Partition {
         let keys = self.codec.encode(rows)?;
         for (position, key) in keys.iter().enumerate() {
             let row = rows.slice(position, 1);
+            self.written.insert(key.to_vec(), self.writes);
             match kind {
                 WriteKind::Delete => {
                     self.rows.remove(key);
@@ -673,10 +748,12 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
         Ddl::CreateDatabase { .. }
         | Ddl::Access(_)
         | Ddl::Task(_)
+        | Ddl::Sequence(_)
         | Ddl::Copy(_)
         | Ddl::Checked(_) => return Ok(()),
         Ddl::AlterDatabase { name, .. }
         | Ddl::MakeExplicit { name }
+        | Ddl::CommentDatabase { name, .. }
         | Ddl::DropDatabase { name, .. } => ("database", name, catalog.databases.get(name)),
         Ddl::CreateTable { table, .. } => {
             ("database", &table.database, catalog.databases.get(&table.database))
@@ -693,6 +770,51 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
     };
     let object = object.map(|database| NamedObject::Database(database.id));
     if object == Some(checked.object) { Ok(()) } else { Err(none(kind, name)) }
+}
+
+/// Adds columns to a schema; `false` when all of them are there.
+fn add_columns(
+    schema: &mut TableSchema,
+    columns: Vec<Column>,
+    if_not_exists: bool,
+) -> Result<bool, Error> {
+    let count = schema.columns.len();
+    for mut column in columns {
+        if schema.column(&column.name).is_some() {
+            if if_not_exists {
+                continue;
+            }
+            return Err(Error::AlreadyExists { kind: "column", name: column.name });
+        }
+        column.id = schema.next_column;
+        column.storage_name = format!("{}_{}", column.name, column.id);
+        schema.next_column = ColumnId(column.id.0 + 1);
+        if column.semantic == Semantic::Tag {
+            let last_is_time = schema.time_index().map(|c| c.id) == schema.key.last().copied();
+            let position = schema.key.len() - usize::from(last_is_time);
+            schema.key.insert(position, column.id);
+        }
+        schema.columns.push(column);
+    }
+    Ok(schema.columns.len() > count)
+}
+
+/// Moves a column behind another one, or to the first place.
+fn move_column(
+    schema: &mut TableSchema,
+    column: &str,
+    predecessor: Option<&str>,
+) -> Result<(), Error> {
+    let position = |name: &str| {
+        let position = schema.columns.iter().position(|column| column.name == name);
+        position.ok_or_else(|| none("column", name))
+    };
+    let old_position = position(column)?;
+    let previous = predecessor.map(position).transpose()?;
+    let moved = schema.columns.remove(old_position);
+    let target = previous.map_or(0, |place| place + usize::from(place < old_position));
+    schema.columns.insert(target, moved);
+    Ok(())
 }
 
 fn indexes_of<'a>(schema: &'a mut TableSchema, column: &str) -> Result<&'a mut Vec<Index>, Error> {
@@ -715,6 +837,45 @@ fn set_index(
         None => indexes.push(index),
     }
     Ok(true)
+}
+
+/// Moves rows, one in each batch, behind the others if the first column of the key that is not bound is NULL.
+fn nulls_last(rows: &mut [RecordBatch], schema: &TableSchema, domains: &Domains) {
+    let is_bound = |name: &str| {
+        let points = domains.get(name).and_then(|domain| domain.as_points(1));
+        points.is_some_and(|points| points.len() == 1)
+    };
+    let column = schema.key_columns().find(|column| !is_bound(&column.storage_name));
+    let name = column.map(|column| column.storage_name.as_str());
+    let is_null = |row: &RecordBatch| {
+        let column = name.and_then(|name| row.column_by_name(name));
+        column.is_some_and(|column| column.is_null(0))
+    };
+    rows.sort_by_key(is_null);
+}
+
+/// Keeps the rows, one in each batch, that are among the first by time.
+fn keep_first(
+    rows: &mut Vec<RecordBatch>,
+    schema: &TableSchema,
+    first: FirstByTime,
+) -> Result<(), Error> {
+    let Some(time) = schema.time_index() else { return Ok(()) };
+    let tick = |row: &RecordBatch| match row.column_by_name(&time.storage_name) {
+        Some(column) => Value::from_array(column.as_ref(), 0),
+        None => Ok(Value::Null),
+    };
+    let ticks = rows.iter().map(tick).collect::<Result<Vec<_>, Error>>()?;
+    let mut order = ticks.clone();
+    order.sort();
+    if first.descending {
+        order.reverse();
+    }
+    let Some(last) = order.get(first.rows.saturating_sub(1)) else { return Ok(()) };
+    let is_first = |tick: &Value| if first.descending { tick >= last } else { tick <= last };
+    let mut ticks = ticks.iter();
+    rows.retain(|_| ticks.next().is_some_and(is_first));
+    Ok(())
 }
 
 /// Counts the indexes that a node would ask about its rows: those that may answer what the request restricts.
@@ -740,7 +901,8 @@ fn count_indexes(stats: &ScanStats, schema: &TableSchema, request: &ScanRequest,
 }
 
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {
-    let database = Database { id, name: name.to_owned(), ttl: None, owner, explicit: false };
+    let database =
+        Database { id, name: name.to_owned(), ttl: None, owner, explicit: false, comment: None };
     catalog.databases.insert(name.to_owned(), Arc::new(database));
 }
 
@@ -949,6 +1111,7 @@ impl DataService for FakeNode {
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.0.statuses.lock().push(self.1);
         let catalog = Arc::clone(&self.0.catalog.borrow());
         let partitions = self.0.partitions.lock();
         let mut statuses = Vec::new();

@@ -25,14 +25,15 @@ use partita_load::Class;
 use partita_proto::access::{Access, Identity, Need, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId, TaskId};
-use partita_proto::load::{HeatmapRequest, LoadReport};
+use partita_proto::load::{HeatmapRequest, LoadReport, PartitionLoad};
+use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
-    IntervalWindows, ListedValues, NearestDoubles, OneNan, OrderedZeros, OutputTexts,
-    ReadIntervals, RoundedCasts, ScaledIntervals,
+    IntervalWindows, JsonOperators, ListedValues, NearestDoubles, OneNan, OrderedZeros,
+    OutputTexts, ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals, UuidTexts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -42,9 +43,11 @@ use crate::access::authenticator::Authenticator;
 use crate::access::life::Lives;
 use crate::access::named::with_object;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
+use crate::activity::SessionActivity;
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::audit::{Audit, AuditOptions, Description, Origin};
 use crate::blame::Blame;
+use crate::bound_text::bound_text;
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
@@ -52,10 +55,12 @@ use crate::copies::Copies;
 use crate::copies::refused::check_target;
 use crate::error::SqlError;
 use crate::filters::KeptFilters;
+use crate::first_by_time::FirstRows;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
 use crate::index_usage::IndexUsage;
 use crate::ingest::series::SeriesLimits;
+use crate::key_order::KeyOrders;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
 use crate::load::advice::advice;
@@ -66,14 +71,18 @@ use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
+use crate::reads::Turns;
 use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
+use crate::sequences::Sequences;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
 use crate::spill::SpillDirectory;
+use crate::stalls::Stalls;
 use crate::statements::Statements;
 use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
+use crate::temporary::Registry;
 use crate::unnested::UnnestedSubqueries;
 use crate::view::ClusterView;
 use crate::zoned::{TimeTypes, ZonedTimes};
@@ -112,6 +121,8 @@ pub struct FrontendOptions {
     pub query_parallelism: usize,
     /// Statements that the query log keeps.
     pub query_log_len: usize,
+    /// Directory below which COPY may use files; `None`: it may use none.
+    pub copy_directory: Option<PathBuf>,
     /// Records of who did what.
     pub audit: AuditOptions,
     /// Threads of statements, and the number of statements that run at a time.
@@ -130,6 +141,7 @@ impl Default for FrontendOptions {
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             query_parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             query_log_len: QUERY_LOG_LEN,
+            copy_directory: None,
             audit: AuditOptions::default(),
             lanes: LaneOptions::default(),
         }
@@ -162,6 +174,9 @@ pub struct Frontend {
     authenticator: Authenticator,
     series_limits: SeriesLimits,
     spill: Option<SpillDirectory>,
+    turns: Turns,
+    sequences: Arc<Sequences>,
+    temporary: Registry,
 }
 
 impl Frontend {
@@ -193,8 +208,13 @@ impl Frontend {
             Arc::clone(&metrics),
             home.clone(),
         ));
-        let router =
-            Router::new(Arc::clone(&view), Arc::clone(&loads), options.in_flight_bytes_max);
+        let stalls = Arc::<Stalls>::default();
+        let router = Router::new(
+            Arc::clone(&view),
+            Arc::clone(&loads),
+            Arc::clone(&stalls),
+            options.in_flight_bytes_max,
+        );
         // Two states share one runtime: expressions of tables get no catalog, sessions do.
         let spill = spill_directory(&options)?;
         let runtime = runtime(&options)?;
@@ -223,7 +243,8 @@ impl Frontend {
         context.register_catalog(CATALOG, Arc::clone(&databases) as _);
         let lives = Arc::<Lives>::default();
         lives.follow(meta.catalog(), &home);
-        let blame = Blame::new(Arc::clone(&meta));
+        let blame = Blame::new(Arc::clone(&meta), stalls);
+        let sequences = Arc::new(Sequences::new(Arc::clone(&view), Arc::clone(&meta)));
         Ok(Arc::new(Self {
             options,
             meta,
@@ -246,6 +267,9 @@ impl Frontend {
             authenticator,
             series_limits: SeriesLimits::default(),
             spill,
+            turns: Turns::default(),
+            sequences,
+            temporary: Registry::default(),
         }))
     }
 
@@ -254,6 +278,21 @@ impl Frontend {
         if let Some(spill) = &self.spill {
             spill.close(&self.state.runtime_env().disk_manager.temp_dir_paths());
         }
+    }
+
+    /// Turns of statements that change the same rows.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Blocks of sequences.
+    pub(crate) fn sequences(&self) -> &Arc<Sequences> {
+        &self.sequences
+    }
+
+    /// Temporary tables of all sessions, by their numbers.
+    pub(crate) fn temporary(&self) -> &Registry {
+        &self.temporary
     }
 
     /// Limits of series of organisations.
@@ -353,6 +392,12 @@ impl Frontend {
         advice(&self.catalog(), table, report, &shapes, (partition, class))
     }
 
+    /// The hot key of a partition of a table, or the leading part of one, as SQL values; `None` if it has none. Only for
+    /// those who may read all rows of the table.
+    pub fn hot_key_text(&self, table: &Table, load: &PartitionLoad) -> Option<String> {
+        bound_text(table, load.verdict.as_ref()?.hot_key.as_ref()?)
+    }
+
     /// Receiver of catalog changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Catalog>> {
         self.meta.catalog()
@@ -409,6 +454,11 @@ impl Frontend {
         &self.databases
     }
 
+    /// Sessions of this frontend that a viewer sees: those of its role and token, or all with the right MONITOR.
+    pub fn activities(&self, viewer: &Viewer) -> Vec<SessionActivity> {
+        self.lives.activities(viewer)
+    }
+
     /// Lives of all sessions.
     pub(crate) fn lives(&self) -> &Arc<Lives> {
         &self.lives
@@ -423,6 +473,15 @@ impl Frontend {
     /// causes of hot partitions.
     pub async fn tell_causes(self: Arc<Self>, stop: CancellationToken) {
         self.blame.tell(&stop).await;
+    }
+
+    /// Contacts each node once when it becomes known, until it is stopped: the first write to a partition that was split
+    /// off to a node would otherwise wait for a connection.
+    pub async fn meet_nodes(self: Arc<Self>, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.view.meet_nodes() => {}
+        }
     }
 
     /// Load reports of meta.
@@ -469,6 +528,7 @@ impl Frontend {
             }
             Ddl::AlterDatabase { .. }
             | Ddl::MakeExplicit { .. }
+            | Ddl::CommentDatabase { .. }
             | Ddl::DropDatabase { .. }
             | Ddl::DropTable { .. }
             | Ddl::TruncateTable { .. }
@@ -479,6 +539,11 @@ impl Frontend {
             Ddl::Task(change) => {
                 if let TaskChange::Create { task, .. } = change.as_mut() {
                     task.owner = permit.role();
+                }
+            }
+            Ddl::Sequence(change) => {
+                if let SequenceChange::Create { sequence, .. } = change.as_mut() {
+                    sequence.owner = permit.role();
                 }
             }
         }
@@ -599,8 +664,12 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     // These rules run first, while a scan is directly below the operators that need its rows.
     let mut rules = PhysicalOptimizer::new().rules;
     rules.insert(0, Arc::new(NewestRows));
-    rules.insert(1, Arc::new(NearEnd));
-    rules.insert(2, Arc::new(RunAtData::new(Arc::clone(&runtime))));
+    // A scan in the order of keys needs no other restriction.
+    rules.insert(1, Arc::new(KeyOrders));
+    // Each span that is near an end has the restriction of the whole.
+    rules.insert(2, Arc::new(FirstRows));
+    rules.insert(3, Arc::new(NearEnd));
+    rules.insert(4, Arc::new(RunAtData::new(Arc::clone(&runtime))));
     // Limits are kept before orders are enforced.
     let orders = rules.iter().position(|rule| rule.name() == EnsureRequirements::new().name());
     rules.insert(orders.unwrap_or(rules.len()), Arc::new(KeptLimits));
@@ -615,6 +684,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(OutputTexts),
         Arc::new(ExactNumbers),
         Arc::new(IntervalTexts),
+        Arc::new(UuidTexts),
     ];
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));
@@ -633,6 +703,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(OneNan),
         Arc::new(CheckedDivision),
         Arc::new(ReadIntervals),
+        Arc::new(ReadTimes),
         Arc::new(RoundedCasts),
         Arc::new(BoundedConcatenation),
     ])));
@@ -646,12 +717,14 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_config(config)
         .with_runtime_env(runtime)
         .with_expr_planners(vec![
+            Arc::new(JsonOperators),
             Arc::new(ScaledIntervals),
             Arc::new(DateArithmetic),
             Arc::new(ExactParts),
             Arc::new(ByteaLiterals),
             Arc::new(ExactNumbers),
             Arc::new(IntervalTexts),
+            Arc::new(UuidTexts),
             Arc::new(AdjustedCalls),
         ])
         .with_type_planner(Arc::new(TimeTypes))

@@ -16,5 +16,5 @@ pub(crate) mod shown;
 pub(crate) use partita_advice::designs::words as class;
 
 pub(crate) use self::causes::cause_text;
-pub(crate) use self::cure::advice;
+pub(crate) use self::cure::{advice, unless_rekeyed};
 pub(crate) use self::shown::{evidence_json, explain_hotspot};

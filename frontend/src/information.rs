@@ -7,13 +7,16 @@ use partita_proto::access::{Action, Sight};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
+use partita_proto::sequence::{Identity, Sequence, SequenceType};
 
 use crate::access::viewer::Viewer;
 use crate::bound_text::bound_text;
 use crate::error::CATALOG;
 use crate::privileges::{
-    current_role, privileges_of, role_closure, role_name, shown_role_name, shows_role,
+    current_role, privileges_of, role_closure, role_name, shown_role_name, shown_sequences,
+    shows_role,
 };
+use crate::sequences::{has_counter, identity_of};
 use crate::sources::Sources;
 use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
@@ -33,6 +36,21 @@ const TABLES: &[(&str, Kind)] = &[
     ("table_schema", Kind::Text),
     ("table_name", Kind::Text),
     ("table_type", Kind::Text),
+    ("table_id", Kind::Count),
+    ("table_comment", Kind::Text),
+];
+
+const VIEWS: &[(&str, Kind)] = &[
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("view_definition", Kind::Text),
+    ("check_option", Kind::Text),
+    ("is_updatable", Kind::Text),
+    ("is_insertable_into", Kind::Text),
+    ("is_trigger_updatable", Kind::Text),
+    ("is_trigger_deletable", Kind::Text),
+    ("is_trigger_insertable_into", Kind::Text),
     ("table_id", Kind::Count),
     ("table_comment", Kind::Text),
 ];
@@ -89,6 +107,13 @@ const TABLE_CONSTRAINTS: &[(&str, Kind)] = &[
     ("nulls_distinct", Kind::Text),
 ];
 
+const CHECK_CONSTRAINTS: &[(&str, Kind)] = &[
+    ("constraint_catalog", Kind::Text),
+    ("constraint_schema", Kind::Text),
+    ("constraint_name", Kind::Text),
+    ("check_clause", Kind::Text),
+];
+
 const CONSTRAINT_TABLE_USAGE: &[(&str, Kind)] = &[
     ("table_catalog", Kind::Text),
     ("table_schema", Kind::Text),
@@ -118,6 +143,21 @@ const REFERENTIAL_CONSTRAINTS: &[(&str, Kind)] = &[
     ("match_option", Kind::Text),
     ("update_rule", Kind::Text),
     ("delete_rule", Kind::Text),
+];
+
+const SEQUENCES: &[(&str, Kind)] = &[
+    ("sequence_catalog", Kind::Text),
+    ("sequence_schema", Kind::Text),
+    ("sequence_name", Kind::Text),
+    ("data_type", Kind::Text),
+    ("numeric_precision", Kind::Number),
+    ("numeric_precision_radix", Kind::Number),
+    ("numeric_scale", Kind::Number),
+    ("start_value", Kind::Text),
+    ("minimum_value", Kind::Text),
+    ("maximum_value", Kind::Text),
+    ("increment", Kind::Text),
+    ("cycle_option", Kind::Text),
 ];
 
 const PARTITIONS: &[(&str, Kind)] = &[
@@ -176,15 +216,17 @@ pub(crate) fn tables(_: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
     BTreeMap::from([
         ("schemata", table(SCHEMATA, schemata)),
         ("tables", table(TABLES, table_rows)),
-        ("views", table(TABLES, |_| Vec::new())),
+        ("views", table(VIEWS, views)),
         ("columns", table(COLUMNS, columns)),
         ("key_column_usage", table(KEY_COLUMN_USAGE, key_column_usage)),
         ("table_constraints", table(TABLE_CONSTRAINTS, table_constraints)),
+        ("check_constraints", table(CHECK_CONSTRAINTS, check_constraints)),
         ("constraint_table_usage", table(CONSTRAINT_TABLE_USAGE, constraint_table_usage)),
         ("constraint_column_usage", table(CONSTRAINT_COLUMN_USAGE, constraint_column_usage)),
         // Foreign keys do not exist.
         ("referential_constraints", table(REFERENTIAL_CONSTRAINTS, |_| Vec::new())),
         ("partitions", table(PARTITIONS, partitions)),
+        ("sequences", table(SEQUENCES, sequences)),
         ("table_privileges", table(TABLE_PRIVILEGES, table_privileges)),
         ("role_table_grants", table(TABLE_PRIVILEGES, role_table_grants)),
         ("enabled_roles", table(ENABLED_ROLES, enabled_roles)),
@@ -216,7 +258,8 @@ fn table_rows(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
     let row = |table: &Arc<Table>| {
         let mut row = names(table);
-        row.push("BASE TABLE".into());
+        let kind = if table.schema.view.is_some() { "VIEW" } else { "BASE TABLE" };
+        row.push(kind.into());
         row.push(u64::from(table.id.0).into());
         row.push(table.schema.options.comment.clone().into());
         row
@@ -224,11 +267,28 @@ fn table_rows(viewer: &Viewer) -> Vec<Vec<Cell>> {
     all_tables(&catalog).map(row).collect()
 }
 
+fn views(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog) {
+        let Some(view) = &table.schema.view else { continue };
+        let mut row = names(table);
+        row.extend([view.query.as_str().into(), "NONE".into()]);
+        // Rows are written to tables only.
+        row.extend(std::iter::repeat_with(|| Cell::from(yes_or_no(false))).take(5));
+        row.push(u64::from(table.id.0).into());
+        row.push(table.schema.options.comment.clone().into());
+        rows.push(row);
+    }
+    rows
+}
+
 fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
     for table in all_tables(&catalog) {
-        for (position, column) in (1_i64..).zip(&table.schema.columns) {
+        let columns = (1_i64..).zip(&table.schema.columns);
+        for (position, column) in columns.filter(|(_, column)| !column.is_hidden()) {
             let (precision, scale) = match column.column_type {
                 ColumnType::Decimal(precision, scale) => {
                     (Some(i64::from(precision)), Some(i64::from(scale)))
@@ -237,18 +297,26 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
             };
             let digits = match column.column_type {
                 ColumnType::Timestamp(unit, _) => Some(i64::from(unit.digits())),
+                ColumnType::Time => Some(6),
                 _ => None,
             };
-            let (data_type, udt_name) = match column.length {
-                Some(TextLength { fixed: true, .. }) => ("character", "bpchar"),
-                Some(_) => ("character varying", "varchar"),
-                None => postgres_type(column.column_type),
+            let (data_type, udt_name) = match (column.length, column.json) {
+                (Some(TextLength { fixed: true, .. }), _) => ("character", "bpchar"),
+                (Some(_), _) => ("character varying", "varchar"),
+                (None, Some(json)) => (json.postgres(), json.postgres()),
+                (None, None) => postgres_type(column.column_type),
             };
+            let identity = match has_counter(column) {
+                true => identity_of(&catalog, table, column.id),
+                false => None,
+            };
+            // As in PostgreSQL, an identity is no default.
+            let default = column.default.clone().filter(|_| identity.is_none());
             let mut row = names(table);
             row.extend([
                 column.name.as_str().into(),
                 position.into(),
-                column.default.clone().into(),
+                default.into(),
                 yes_or_no(column.nullable).into(),
                 data_type.into(),
                 column.length.map(|length| i64::from(length.characters)).into(),
@@ -264,14 +332,50 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
                 (if column.generated.is_some() { "ALWAYS" } else { "NEVER" }).into(),
                 column.generated.clone().into(),
                 column.comment.clone().into(),
-                // Identity columns do not exist.
-                yes_or_no(false).into(),
-                None::<String>.into(),
+                yes_or_no(identity.is_some()).into(),
+                identity.map(|kind| identity_text(kind).to_owned()).into(),
             ]);
             rows.push(row);
         }
     }
     rows
+}
+
+fn identity_text(identity: Identity) -> &'static str {
+    match identity {
+        Identity::Always => "ALWAYS",
+        Identity::ByDefault => "BY DEFAULT",
+    }
+}
+
+fn sequences(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let row = |(database, sequence): (String, Arc<Sequence>)| {
+        let options = sequence.options;
+        let bits: i64 = match options.data_type {
+            SequenceType::Small => 16,
+            SequenceType::Integer => 32,
+            SequenceType::Big => 64,
+        };
+        vec![
+            CATALOG.into(),
+            database.into(),
+            sequence.name.as_str().into(),
+            options.data_type.name().into(),
+            bits.into(),
+            2_i64.into(),
+            0_i64.into(),
+            options.start.to_string().into(),
+            options.min_value.to_string().into(),
+            options.max_value.to_string().into(),
+            options.increment.to_string().into(),
+            yes_or_no(options.cycle).into(),
+        ]
+    };
+    // As in PostgreSQL, without those of identity columns.
+    let is_identity = |sequence: &Sequence| sequence.column.is_some_and(|c| c.identity.is_some());
+    let mut sequences = shown_sequences(viewer);
+    sequences.retain(|(_, sequence)| !is_identity(sequence));
+    sequences.into_iter().map(row).collect()
 }
 
 /// The type as PostgreSQL's clients know it: its name in the standard and in `pg_type`. Clients use it to choose
@@ -288,6 +392,8 @@ fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
         ColumnType::String => ("text", "text"),
         ColumnType::Binary => ("bytea", "bytea"),
         ColumnType::Date => ("date", "date"),
+        ColumnType::Uuid => ("uuid", "uuid"),
+        ColumnType::Time => ("time without time zone", "time"),
         ColumnType::Timestamp(_, false) => ("timestamp without time zone", "timestamp"),
         ColumnType::Timestamp(_, true) => ("timestamp with time zone", "timestamptz"),
     }
@@ -299,7 +405,12 @@ fn yes_or_no(yes: bool) -> &'static str {
 
 /// Cells that name the constraint of a table's key: catalog, database and constraint.
 fn constraint(table: &Table) -> Vec<Cell> {
-    vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()]
+    named_constraint(table, &key_name(table))
+}
+
+/// Cells that name a constraint of a table: catalog, database and constraint.
+fn named_constraint(table: &Table, name: &str) -> Vec<Cell> {
+    vec![CATALOG.into(), table.database.as_str().into(), name.into()]
 }
 
 fn key_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
@@ -319,11 +430,11 @@ fn key_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
 
 fn table_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
-    let row = |table: &Arc<Table>| {
-        let mut row = constraint(table);
+    let row = |table: &Table, name: &str, kind: &str| {
+        let mut row = named_constraint(table, name);
         row.extend(names(table));
         row.extend([
-            "PRIMARY KEY".into(),
+            kind.into(),
             yes_or_no(false).into(),
             yes_or_no(false).into(),
             yes_or_no(true).into(),
@@ -332,7 +443,27 @@ fn table_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
         ]);
         row
     };
-    all_tables(&catalog).filter(|table| has_key(table)).map(row).collect()
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog) {
+        if has_key(table) {
+            rows.push(row(table, &key_name(table), "PRIMARY KEY"));
+        }
+        rows.extend(table.schema.checks.iter().map(|check| row(table, &check.name, "CHECK")));
+    }
+    rows
+}
+
+fn check_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog) {
+        rows.extend(table.schema.checks.iter().map(|check| {
+            let mut row = named_constraint(table, &check.name);
+            row.push(format!("({})", check.expression).into());
+            row
+        }));
+    }
+    rows
 }
 
 fn constraint_table_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
@@ -359,9 +490,10 @@ fn constraint_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Rows in append mode may share a key, so their key is not a constraint.
+/// Rows in append mode may share a key, so their key is not a constraint; nor is a hidden one.
 pub(crate) fn has_key(table: &Table) -> bool {
-    !table.schema.options.append_mode && !table.schema.key.is_empty()
+    let schema = &table.schema;
+    !schema.options.append_mode && !schema.key.is_empty() && !schema.is_keyless()
 }
 
 fn partitions(viewer: &Viewer) -> Vec<Vec<Cell>> {

@@ -1,5 +1,5 @@
-//! Remembers the leaders of partitions by their answers. Meta's catalog says where replicas are; the replicas
-//! themselves say which of them leads.
+//! Remembers the leaders of partitions by their answers. Meta's catalog says where replicas are, and which of them led a
+//! new partition first; the replicas themselves say which of them leads.
 //!
 //! A wrong guess costs one more request: a replica that does not lead names the leader.
 
@@ -20,19 +20,20 @@ pub(crate) struct Leaders {
 }
 
 impl Leaders {
-    /// The node to ask first: the last leader, or any replica, which will name the leader.
+    /// The node to ask first: the last leader, or the one that the catalog names, or any replica, which will name the
+    /// leader.
     pub(crate) fn first(&self, route: &Route) -> Option<NodeId> {
-        self.known(route).or_else(|| {
+        self.known(route).or(route.leader).or_else(|| {
             // Spread over replicas: the first node gets most requests.
             let turn = usize::try_from(route.partition.0).unwrap_or_default();
             route.replicas.values().nth(turn % route.replicas.len().max(1)).copied()
         })
     }
 
-    fn known(&self, route: &Route) -> Option<NodeId> {
+    /// The leader, as far as it is known.
+    pub(crate) fn known(&self, route: &Route) -> Option<NodeId> {
         let node = self.known.read().get(&route.partition).copied();
-        let recorded = node.filter(|node| route.replicas.values().any(|replica| replica == node));
-        route.leader.or(recorded)
+        node.filter(|node| route.replicas.values().any(|replica| replica == node))
     }
 
     /// The node to ask after a failure: the leader if a different one is known, otherwise the next replica if the
@@ -123,6 +124,24 @@ mod tests {
         let leaders = Leaders::default();
         leaders.answered(PartitionId(4), Some(NodeId(9)));
         assert_eq!(leaders.first(&route(&[1, 2, 3])), Some(NodeId(2)));
+    }
+
+    #[test]
+    fn the_first_leader_of_a_new_partition_is_asked_first_and_not_for_ever() {
+        let leaders = Leaders::default();
+        let route = Route { leader: Some(NodeId(3)), ..route(&[1, 2, 3]) };
+        let absent = Error::NotFound { kind: "partition", name: "4".to_owned() };
+        let mut asked = leaders.first(&route);
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            all.extend(asked);
+            leaders.failed(route.partition, asked);
+            asked = leaders.next(&route, asked, &absent);
+        }
+        assert_eq!(all, [3, 1, 2, 3].map(NodeId));
+        // Who answered later is known better.
+        leaders.answered(route.partition, Some(NodeId(1)));
+        assert_eq!(leaders.first(&route), Some(NodeId(1)));
     }
 
     #[test]

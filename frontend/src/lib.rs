@@ -17,6 +17,7 @@
 #![recursion_limit = "256"]
 
 pub mod access;
+mod activity;
 mod advisor;
 mod at_data;
 pub mod audit;
@@ -31,6 +32,7 @@ pub mod output;
 pub mod privileges;
 pub mod query_log;
 mod quorum;
+mod reads;
 pub mod rejected_points;
 
 #[cfg(any(test, feature = "fake"))]
@@ -42,7 +44,9 @@ mod comparisons;
 mod conditional;
 mod copies;
 mod execute;
+mod files;
 mod filters;
+mod first_by_time;
 mod frontend;
 mod guard;
 mod home;
@@ -50,6 +54,7 @@ mod hotspot;
 mod index_usage;
 mod information;
 mod ingest;
+mod key_order;
 mod leaders;
 mod limits;
 mod load;
@@ -58,31 +63,38 @@ mod memory;
 mod plan_scans;
 mod predicate;
 mod projections;
+mod replicas;
 mod router;
 mod row_counts;
 mod scan;
+pub mod sequences;
 mod series;
 mod session;
 mod set_operations;
 mod settings;
+mod signals;
 mod sources;
 mod spill;
+mod stalls;
 mod statements;
 mod statuses;
 mod subqueries;
+mod supplied;
 mod system;
 mod table;
 mod tasks;
+mod temporary;
 mod unnested;
 mod view;
 mod virtual_table;
 mod zoned;
 
+pub use activity::SessionActivity;
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
 pub use ingest::series::OverLimit;
 pub use metrics::FrontendMetrics;
-pub use output::{CopyIn, CopyOut, Output, RowStream};
+pub use output::{CopyIn, CopyOut, Output, RowStream, with_stored_rows};
 pub use partita_lanes as lanes;
 pub use partita_sql as sql;
 pub use partita_sql::{Notice, Severity, Statement};
@@ -95,9 +107,10 @@ pub use partita_worker::moments;
 pub use partita_worker::padded;
 pub use partita_worker::value_text;
 pub use partita_worker::zoned::as_instants;
+pub use partita_worker::{time_of, uuid_of, uuid_texts};
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
-pub use settings::setting_names;
+pub use settings::{DescribedSetting, described_settings};
 pub use tasks::outlet::Outlet;
 
 #[cfg(test)]

@@ -67,10 +67,16 @@ pub struct FrontendMetrics {
     pub single_partition_writes: Counter,
     /// Small writes that were sent together with others.
     pub joined_writes: Counter,
+    /// Rows of such requests that were not sent, because a later row of the same key replaced them.
+    pub replaced_rows: Counter,
     /// Writes to several partitions.
     pub multi_partition_writes: Counter,
     /// Write requests sent again, for any reason.
     pub write_retries: Counter,
+    /// Writes that were held up because their partition was split, merged, or led by another node.
+    pub write_stalls: Counter,
+    /// Time of these writes in microseconds.
+    pub write_stall_us: Counter,
     /// Writes that failed after all retries.
     pub write_failures: Counter,
     /// Rows with a key column above the soft limit.
@@ -89,6 +95,10 @@ pub struct FrontendMetrics {
     pub multi_partition_queries: Counter,
     /// Partition scans started again at another replica.
     pub scan_retries: Counter,
+    /// Partition scans that leaders answered.
+    pub scans_by_leaders: Counter,
+    /// Partition scans that followers answered.
+    pub scans_by_followers: Counter,
     /// Rows sent to materialized copies, those that another frontend had sent already included.
     pub copy_rows_shipped: Counter,
     /// Runs of a worker that ships changes of a partition to a materialized copy.
@@ -142,8 +152,11 @@ impl FrontendMetrics {
             ("bytes_written", self.bytes_written.get()),
             ("single_partition_writes", self.single_partition_writes.get()),
             ("joined_writes", self.joined_writes.get()),
+            ("replaced_rows", self.replaced_rows.get()),
             ("multi_partition_writes", self.multi_partition_writes.get()),
             ("write_retries", self.write_retries.get()),
+            ("write_stalls", self.write_stalls.get()),
+            ("write_stall_us", self.write_stall_us.get()),
             ("write_failures", self.write_failures.get()),
             ("long_keys", self.long_keys.get()),
             ("large_rows", self.large_rows.get()),
@@ -153,6 +166,8 @@ impl FrontendMetrics {
             ("single_partition_queries", self.single_partition_queries.get()),
             ("multi_partition_queries", self.multi_partition_queries.get()),
             ("scan_retries", self.scan_retries.get()),
+            ("scans_by_leaders", self.scans_by_leaders.get()),
+            ("scans_by_followers", self.scans_by_followers.get()),
             ("copy_rows_shipped", self.copy_rows_shipped.get()),
             ("copy_drains", self.copy_drains.get()),
             ("copy_waits", self.copy_waits.get()),

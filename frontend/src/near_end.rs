@@ -99,7 +99,8 @@ fn near_end(plan: &Arc<dyn ExecutionPlan>, sort: &SortExec) -> Option<Result<Arc
     }
     let first = sort.expr().first();
     let (scan, expr) = origin(sort.input(), Arc::clone(&first.expr))?;
-    if scan.spec().rows.is_some_and(|rows| rows < WORTH_ROWS) {
+    let is_ordered = scan.spec().order.is_some();
+    if is_ordered || scan.spec().rows.is_some_and(|rows| rows < WORTH_ROWS) {
         return None;
     }
     let time = scan.spec().table.schema.time_index()?;

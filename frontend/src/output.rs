@@ -27,7 +27,7 @@ pub struct CopyIn {
     pub table: Arc<Table>,
     /// Columns of each row, in order, without generated ones.
     pub columns: Vec<String>,
-    /// Text, CSV or binary.
+    /// Form of the rows.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
@@ -54,7 +54,7 @@ pub struct CopyOut {
     pub schema: SchemaRef,
     /// The rows; dropping the stream ends the statement.
     pub stream: RowStream,
-    /// Text, CSV or binary.
+    /// Form of the rows.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
@@ -128,6 +128,17 @@ impl Output {
             .collect();
         Ok(Self::batch(RecordBatch::try_new(text_schema(columns), arrays)?))
     }
+}
+
+/// Adds the number of rows that a COPY has stored to the error that ended it.
+#[must_use]
+pub fn with_stored_rows(error: SqlError, rows: u64) -> SqlError {
+    let stored = format!("{rows} rows before the error are stored");
+    let detail = match &error.detail {
+        Some(detail) => format!("{detail}; {stored}"),
+        None => stored,
+    };
+    error.with_detail(detail)
 }
 
 /// Columns of [`Output::text`].

@@ -23,7 +23,8 @@ use partita_proto::value::Value;
 
 use crate::error::SqlError;
 use crate::near_end::NearEndExec;
-use crate::scan::{PartitionScanExec, Usage};
+use crate::reads::Reads;
+use crate::scan::{PartitionScanExec, ScanSpec, Usage};
 
 /// Cost of all scans of a plan so far.
 pub(crate) fn usage(plan: &Arc<dyn ExecutionPlan>) -> Usage {
@@ -92,7 +93,7 @@ impl ScanNote {
             is_measured,
             filters: if is_measured { spec.filters.clone() } else { Vec::new() },
             columns: columns.map(|column| column.id).collect(),
-            sorts: Vec::new(),
+            sorts: ordered_columns(spec),
             joins: Vec::new(),
             oldest_ms: scan
                 .time_domain()
@@ -103,6 +104,13 @@ impl ScanNote {
             indexes: scan.index_use(),
         }
     }
+}
+
+/// The columns by which a scan orders its rows, so that no operator sorts them.
+fn ordered_columns(spec: &ScanSpec) -> Vec<ColumnId> {
+    let keys = spec.order.iter().flat_map(|order| order.ordering.iter());
+    let names = keys.filter_map(|key| key.expr.downcast_ref::<PhysicalColumn>());
+    names.filter_map(|column| Some(spec.table.schema.column(column.name())?.id)).collect()
 }
 
 /// The least time in a domain of a time index, in milliseconds.
@@ -239,10 +247,12 @@ fn nodes(plan: &Arc<dyn ExecutionPlan>) -> Vec<Node> {
     nodes
 }
 
-/// Opens all scans of a table and of its copies in a plan, so that they do not see later writes.
+/// Opens all scans of a table and of its copies in a plan, so that they do not see later writes. Notes in `reads` what was
+/// read of the table.
 pub(crate) async fn pin_scans(
     plan: &Arc<dyn ExecutionPlan>,
     table: &Table,
+    reads: Option<&Reads>,
 ) -> Result<(), SqlError> {
     for scan in scans(plan, NearEndExec::spans) {
         let Some(scan) = as_scan(&scan) else { continue };
@@ -250,7 +260,7 @@ pub(crate) async fn pin_scans(
         let read = &scan.spec().table;
         let is_copy = read.copy.as_ref().is_some_and(|copy| copy.source == table.id);
         if read.id == table.id || is_copy {
-            scan.pin().await?;
+            scan.pin(reads.filter(|_| !is_copy)).await?;
         }
     }
     Ok(())

@@ -19,6 +19,7 @@ use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, Like, Operator};
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::rule::Comparison;
 use partita_proto::schema::{Column, ColumnType, TableSchema, Unit};
+use partita_proto::uuid::UUID_BYTES;
 use partita_proto::value::Value;
 
 pub(crate) use self::exact::is_exact;
@@ -393,6 +394,10 @@ pub(crate) fn value(literal: &ScalarValue, column_type: ColumnType) -> Option<Va
             | ScalarValue::LargeBinary(Some(v)),
             ColumnType::Binary,
         ) => Value::Binary(v.clone()),
+        (ScalarValue::Time64Microsecond(Some(v)), ColumnType::Time) => Value::Int(*v),
+        (ScalarValue::FixedSizeBinary(_, Some(v)), ColumnType::Uuid) if v.len() == UUID_BYTES => {
+            Value::Binary(v.clone())
+        }
         (_, ColumnType::String) => Value::String(text(literal)?.to_owned()),
         (_, ColumnType::Timestamp(unit, _)) => {
             let (ticks, literal_unit) = timestamp(literal)?;

@@ -13,7 +13,8 @@ use partita_proto::access::{
     Permission, Role, Scope, Sight, Target, Token, check,
 };
 use partita_proto::catalog::{Catalog, Database, Table};
-use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, RoleId, TableId};
+use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, RoleId, SequenceId, TableId};
+use partita_proto::sequence::Sequence;
 
 use crate::access::viewer::{Viewer, now_ms};
 use crate::error::SqlError;
@@ -69,6 +70,14 @@ const LETTERS: [(Action, char); 9] = [
     (Action::Connect, 'c'),
     (Action::Task, 'k'),
 ];
+
+/// Letters of the access lists of sequences.
+const SEQUENCE_LETTERS: [(Action, char); 3] =
+    [(Action::Select, 'r'), (Action::Update, 'w'), (Action::Connect, 'U')];
+
+/// Actions by which a sequence exists for an identity.
+pub(crate) const VISIBLE_BY: [Action; 4] =
+    [Action::Own, Action::Select, Action::Update, Action::Connect];
 
 /// Rights of one grantee on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +176,40 @@ pub fn may(viewer: &Viewer, role: Option<RoleId>, need: Need) -> bool {
     check(&access, &identity, now_ms(), &[need]).is_ok()
 }
 
+/// A sequence as the object of a need.
+///
+/// # Errors
+/// 42P01 when its database was dropped.
+pub fn sequence_object(catalog: &Catalog, sequence: &Sequence) -> Result<Object, SqlError> {
+    let mut databases = catalog.databases.values();
+    let database = databases.find(|database| database.id == sequence.database);
+    let database = database.ok_or_else(|| SqlError::undefined_table(&sequence.name))?;
+    let table = sequence.column.and_then(|column| catalog.table_by_id(column.table));
+    Ok(Object::Sequence {
+        id: sequence.id,
+        database: Arc::clone(database),
+        table: table.map(Arc::clone),
+        name: sequence.name.clone(),
+        owner: sequence.owner,
+    })
+}
+
+/// Sequences that a viewer may do something with, by the names of their databases.
+pub fn shown_sequences(viewer: &Viewer) -> Vec<(String, Arc<Sequence>)> {
+    let catalog = viewer.catalog();
+    let mut entries = Vec::new();
+    for sequence in catalog.sequences.values() {
+        let Ok(object) = sequence_object(&catalog, sequence) else { continue };
+        let Object::Sequence { database, .. } = &object else { continue };
+        let name = database.name.clone();
+        let needs = VISIBLE_BY.map(|action| Need::new(action, object.clone()));
+        if needs.into_iter().any(|need| viewer.check(&[need]).is_ok()) {
+            entries.push((name, Arc::clone(sequence)));
+        }
+    }
+    entries
+}
+
 /// All rights on an object: those of the owner, then those granted to others.
 fn privileges(
     viewer: &Viewer,
@@ -195,27 +238,35 @@ pub fn privileges_of(viewer: &Viewer, table: &Table) -> Vec<Privilege> {
 pub fn table_acl(viewer: &Viewer, table: &Table) -> Option<Vec<String>> {
     let access = viewer.access();
     access.grant(Target::Table(table.id))?;
-    Some(texts(&access, &privileges_of(viewer, table)))
+    Some(texts(&access, &privileges_of(viewer, table), &LETTERS))
+}
+
+/// Access list of a sequence as PostgreSQL writes it; `None` when only the owner has rights.
+pub fn sequence_acl(viewer: &Viewer, sequence: &Sequence) -> Option<Vec<String>> {
+    let access = viewer.access();
+    let grant = access.grant(Target::Sequence(sequence.id))?;
+    let entries = privileges(viewer, sequence.owner, Actions::SEQUENCE, Some(grant));
+    Some(texts(&access, &entries, &SEQUENCE_LETTERS))
 }
 
 /// Access list of a database as PostgreSQL writes it; `None` when only the owner has rights.
 pub fn database_acl(viewer: &Viewer, database: &Database) -> Option<Vec<String>> {
     let access = viewer.access();
     let grant = access.grant(Target::Database(database.id))?;
-    let all = privileges(viewer, database.owner, Actions::DATABASE, Some(grant));
-    Some(texts(&access, &all))
+    let entries = privileges(viewer, database.owner, Actions::DATABASE, Some(grant));
+    Some(texts(&access, &entries, &LETTERS))
 }
 
-fn texts(access: &Access, privileges: &[Privilege]) -> Vec<String> {
-    privileges.iter().map(|privilege| acl_text(access, privilege)).collect()
+fn texts(access: &Access, privileges: &[Privilege], letters: &[(Action, char)]) -> Vec<String> {
+    privileges.iter().map(|privilege| acl_text(access, privilege, letters)).collect()
 }
 
 /// One item of an access list: `grantee=ar*/grantor`, with `*` after rights that may be granted on. PUBLIC is empty.
-fn acl_text(access: &Access, privilege: &Privilege) -> String {
+fn acl_text(access: &Access, privilege: &Privilege, letters: &[(Action, char)]) -> String {
     let grantee = privilege.grantee.map(|role| quoted(&role_name(access, role)));
     let mut text = grantee.unwrap_or_default();
     text.push('=');
-    for (action, letter) in LETTERS {
+    for &(action, letter) in letters {
         if privilege.actions.contains(action) {
             text.push(letter);
             if privilege.grantee != Some(privilege.grantor) && privilege.grantable.contains(action)
@@ -272,23 +323,30 @@ pub(crate) fn roles(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
 pub(crate) struct ObjectNames {
     databases: HashMap<DatabaseId, Arc<Database>>,
     tables: HashMap<TableId, Arc<Table>>,
+    /// Sequences with the names of their databases.
+    sequences: HashMap<SequenceId, (String, Arc<Sequence>)>,
     shows_cluster: bool,
 }
 
 /// An object of grants as system tables name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectName<'a> {
-    /// `cluster`, `database` or `table`.
+    /// `cluster`, `database`, `table` or `sequence`.
     pub(crate) kind: &'static str,
-    /// Name of the database, or of that of the table.
+    /// Name of the database, or of that of the table or sequence.
     pub(crate) database: Option<&'a str>,
-    /// Table name; `None` for other objects.
+    /// Name of the table or sequence; `None` for other objects.
     pub(crate) table: Option<&'a str>,
 }
 
 impl ObjectNames {
     pub(crate) fn new(viewer: &Viewer) -> Self {
-        Self::of_catalog(&viewer.catalog(), viewer.monitors())
+        let sequences = shown_sequences(viewer).into_iter();
+        let sequences = sequences.map(|(database, sequence)| (sequence.id, (database, sequence)));
+        Self {
+            sequences: sequences.collect(),
+            ..Self::of_catalog(&viewer.catalog(), viewer.monitors())
+        }
     }
 
     fn of_catalog(catalog: &Catalog, shows_cluster: bool) -> Self {
@@ -297,6 +355,7 @@ impl ObjectNames {
         Self {
             databases: databases.map(|database| (database.id, Arc::clone(database))).collect(),
             tables: tables.map(|table| (table.id, Arc::clone(table))).collect(),
+            sequences: HashMap::new(),
             shows_cluster,
         }
     }
@@ -314,6 +373,11 @@ impl ObjectNames {
                 let table = self.tables.get(&id)?;
                 let (database, table) = (Some(table.database.as_str()), Some(table.name.as_str()));
                 ObjectName { kind: "table", database, table }
+            }
+            Target::Sequence(id) => {
+                let (database, sequence) = self.sequences.get(&id)?;
+                let (database, table) = (Some(database.as_str()), Some(sequence.name.as_str()));
+                ObjectName { kind: "sequence", database, table }
             }
         })
     }
@@ -366,7 +430,7 @@ pub(crate) fn grants(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
                     text(object.table),
                     grantee.as_str().into(),
                     role_name(&access, privilege.grantor).into(),
-                    action.name().into(),
+                    grant.target().name_of(action).into(),
                     privilege.grantable.contains(action).into(),
                 ]);
             }
@@ -464,8 +528,11 @@ mod tests {
             ),
             (privilege(Some(RoleId(9)), 0, select, select), "\"unknown (OID=9)\"=r*/partita"),
         ] {
-            assert_eq!(acl_text(&access, &privilege), text);
+            assert_eq!(acl_text(&access, &privilege, &LETTERS), text);
         }
+        let usage = Actions::of(&[Action::Connect, Action::Select]);
+        let of_sequence = privilege(Some(RoleId(1)), 0, usage, Actions::NONE);
+        assert_eq!(acl_text(&access, &of_sequence, &SEQUENCE_LETTERS), "staff=rU/partita");
     }
 
     #[test]
@@ -476,6 +543,7 @@ mod tests {
             ttl: None,
             owner: BOOTSTRAP_ROLE,
             explicit: false,
+            comment: None,
         };
         let databases = BTreeMap::from([("d".to_owned(), Arc::new(database))]);
         let catalog = Catalog { databases, ..Catalog::default() };

@@ -82,6 +82,8 @@ pub struct QueryLogEntry {
     pub index_rows_examined: u64,
     /// Rows that indexes excluded.
     pub index_rows_skipped: u64,
+    /// Scans of partitions that followers answered.
+    pub partitions_by_followers: u64,
     /// Duration in milliseconds, including the time in which the client reads.
     pub milliseconds: f64,
     /// Rows returned or affected.
@@ -154,6 +156,7 @@ impl QueryLog {
             text("index_used", true),
             count("index_rows_examined"),
             count("index_rows_skipped"),
+            count("partitions_by_followers"),
             Field::new("ms", DataType::Float64, false),
             count("rows"),
             text("error", true),
@@ -191,6 +194,7 @@ impl QueryLog {
             text(&|entry| entry.index_used.map(str::to_owned)),
             count(&|entry| entry.index_rows_examined),
             count(&|entry| entry.index_rows_skipped),
+            count(&|entry| entry.partitions_by_followers),
             Arc::new(took),
             count(&|entry| entry.rows),
             text(&|entry| entry.error.clone()),

@@ -64,16 +64,16 @@ pub struct RejectedPoints {
 impl RejectedPoints {
     /// Adds lines of a request; drops the oldest ones beyond the maximum.
     pub fn add(&self, points: impl IntoIterator<Item = RejectedPoint>) {
-        let mut kept = self.points.lock();
+        let mut queue = self.points.lock();
         for mut point in points {
             if point.message.len() > MESSAGE_BYTES_MAX {
                 let end = point.message.floor_char_boundary(MESSAGE_BYTES_MAX);
                 point.message.truncate(end);
             }
-            while kept.len() >= LEN_MAX {
-                kept.pop_front();
+            while queue.len() >= LEN_MAX {
+                queue.pop_front();
             }
-            kept.push_back(Arc::new(point));
+            queue.push_back(Arc::new(point));
         }
     }
 

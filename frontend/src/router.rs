@@ -11,7 +11,12 @@
 //!   that is cut again, because its partition was split, becomes parts with ids of their own, which also name the
 //!   earlier id: both halves of a split remember the requests of the whole, and after a merge the requests of one half
 //!   are not taken for those of the other;
+//! - a part that may have taken effect in a partition that its table has no longer, because it was re-keyed, is sent
+//!   elsewhere only after that partition has said that it did not;
 //! - the bytes in flight are bounded, and further writes wait; so is the time for which a write is retried.
+//!
+//! Rows that were read to be changed carry the condition that follows from their [`Reads`]. A part that a node refuses by
+//! its condition has no effect; its rows go back to the statement, which reads them again.
 //!
 //! Small parts of several writes may be sent together (`router/together.rs`).
 //!
@@ -21,6 +26,7 @@
 //!
 //! A write to several partitions is not atomic: if some parts fail, the error says which.
 
+mod coalesce;
 pub(crate) mod ship;
 mod together;
 
@@ -54,6 +60,8 @@ use crate::ingest::plan::{Completed, TablePlan};
 use crate::ingest::size::slices;
 use crate::leaders::is_absent;
 use crate::load::{Loads, overload};
+use crate::reads::Reads;
+use crate::stalls::Stalls;
 use crate::view::ClusterView;
 use together::{SMALL_BYTES, Together};
 
@@ -70,6 +78,9 @@ const PARTS_MAX: usize = 64;
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Maximum pause before a part is sent again.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// Time for which a partition that a node does not have yet is asked for at the first pace: after a split its replicas
+/// begin within milliseconds.
+const BEGINS_WITHIN: Duration = Duration::from_millis(200);
 /// Maximum hints to another leader that a part follows before it pauses.
 const HOPS_MAX: u32 = 3;
 
@@ -77,11 +88,27 @@ const HOPS_MAX: u32 = 3;
 pub(crate) struct Router {
     view: Arc<ClusterView>,
     loads: Arc<Loads>,
+    stalls: Arc<Stalls>,
     client: u64,
     sequence: AtomicU64,
     in_flight: Semaphore,
     in_flight_max: u32,
     together: Together,
+}
+
+/// Effect and condition of rows.
+#[derive(Clone)]
+pub(crate) struct WriteMode {
+    pub(crate) kind: WriteKind,
+    /// Reads of the rows: they take effect only where they have not changed since, and a put replaces whole
+    /// rows.
+    pub(crate) reads: Option<Arc<Reads>>,
+}
+
+impl From<WriteKind> for WriteMode {
+    fn from(kind: WriteKind) -> Self {
+        Self { kind, reads: None }
+    }
 }
 
 /// Rows of one partition, under one identity.
@@ -91,12 +118,14 @@ struct Part {
     id: RequestId,
     /// Earlier ids of the part's rows, shared with other rows.
     earlier: Vec<RequestId>,
-    kind: WriteKind,
+    mode: WriteMode,
     rows: RecordBatch,
     /// Origin of rows for a copy.
     ship: Option<Ship>,
     /// True if an attempt ended without an answer and may have taken effect.
     uncertain: AtomicBool,
+    /// True if an attempt found the partition's replica missing, or not leading.
+    misrouted: AtomicBool,
 }
 
 /// Rows that took effect and that materialized copies of their table lack.
@@ -168,6 +197,8 @@ enum Identities {
 /// Outcome of an attempt.
 enum Attempt {
     Done(Option<Debt>),
+    /// The rows may have changed since they were read.
+    Refused,
     /// A partition of a copy has some of the rows already.
     Ahead(Error),
     /// The route or the schema is out of date: look up the new one and cut again.
@@ -178,6 +209,7 @@ impl Router {
     pub(crate) fn new(
         view: Arc<ClusterView>,
         loads: Arc<Loads>,
+        stalls: Arc<Stalls>,
         in_flight_bytes_max: usize,
     ) -> Self {
         let permits = (in_flight_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
@@ -185,6 +217,7 @@ impl Router {
         Self {
             view,
             loads,
+            stalls,
             // The standard library's hashers are seeded with random keys.
             client: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
@@ -204,7 +237,7 @@ impl Router {
         state: &Arc<SessionState>,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
-        kind: WriteKind,
+        mode: WriteMode,
         completed: Completed,
     ) -> Written {
         let (router, state) = (Arc::clone(self), Arc::clone(state));
@@ -212,7 +245,7 @@ impl Router {
         let written = at_home(self.view.home(), async move {
             let mut debts = Vec::new();
             let partitions =
-                router.write_here(&state, &table, &plan, kind, completed, &mut debts).await;
+                router.write_here(&state, &table, &plan, mode, completed, &mut debts).await;
             Ok::<_, SqlError>(Written { partitions, debts })
         });
         match written.await {
@@ -226,7 +259,7 @@ impl Router {
         state: &Arc<SessionState>,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
-        kind: WriteKind,
+        mode: WriteMode,
         completed: Completed,
         debts: &mut Vec<Debt>,
     ) -> Result<u64, SqlError> {
@@ -253,14 +286,9 @@ impl Router {
                 return Err(self.with_load(full.into(), table, None).await);
             }
         };
+        self.count(table, &completed);
         // One part per partition, or several for a large one.
-        let parts = self.cut(table, plan, kind, completed.rows, Identities::New)?;
-        self.view.metrics().long_keys.add(completed.long_keys);
-        self.view.metrics().large_rows.add(completed.large_rows);
-        if completed.large_rows > 0 {
-            let (database, name, rows) = (&table.database, &table.name, completed.large_rows);
-            tracing::warn!(%database, table = %name, rows, "unusually large rows were written");
-        }
+        let parts = self.cut(table, plan, &mode, completed.rows, Identities::New)?;
         // Slices of one partition are adjacent.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
         touched.dedup();
@@ -277,13 +305,23 @@ impl Router {
         outcome.map(|()| touched.len() as u64)
     }
 
+    /// Counts rows that are unusually large, and those with long keys.
+    pub(crate) fn count(&self, table: &Table, completed: &Completed) {
+        self.view.metrics().long_keys.add(completed.long_keys);
+        self.view.metrics().large_rows.add(completed.large_rows);
+        if completed.large_rows > 0 {
+            let (database, name, rows) = (&table.database, &table.name, completed.large_rows);
+            tracing::warn!(%database, table = %name, rows, "unusually large rows were written");
+        }
+    }
+
     /// Places rows, encodes their keys and cuts them by the table's partitions. Of rows that were sent before, a single
     /// part keeps the last identity, and several parts get new ones and keep all as earlier.
     fn cut(
         &self,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
-        kind: WriteKind,
+        mode: &WriteMode,
         rows: RecordBatch,
         identities: Identities,
     ) -> Result<Vec<Part>, SqlError> {
@@ -326,21 +364,27 @@ impl Router {
             route: routes[position].clone(),
             id: last_id.unwrap_or_else(|| self.next_id()),
             earlier: earlier.clone(),
-            kind,
+            mode: mode.clone(),
             rows,
             ship,
             uncertain: AtomicBool::new(false),
+            misrouted: AtomicBool::new(false),
         };
         let mut parts = Vec::with_capacity(cut.len());
         for (position, rows) in cut {
-            if is_whole {
-                // It was cut to size when it got its identity, or is taken whole by its position.
+            if is_whole || mode.reads.as_ref().is_some_and(|reads| reads.is_whole()) {
+                // It was cut to size when it got its identity, or is taken whole by its position or for its condition.
                 parts.push(part(position, rows));
                 continue;
             }
-            parts.extend(
-                slices(rows, REQUEST_BYTES_MAX).into_iter().map(|rows| part(position, rows)),
-            );
+            for rows in slices(rows, REQUEST_BYTES_MAX) {
+                match &mode.reads {
+                    None => parts.push(part(position, rows)),
+                    Some(reads) => {
+                        parts.extend(runs(&rows, reads.rows_max()).map(|rows| part(position, rows)))
+                    }
+                }
+            }
         }
         Ok(parts)
     }
@@ -360,7 +404,8 @@ impl Router {
         if parts.len() == 1
             && let Some(part) = parts.pop()
         {
-            let result = match bytes <= SMALL_BYTES {
+            // Rows of others must not be refused with those of this write.
+            let result = match bytes <= SMALL_BYTES && part.mode.reads.is_none() {
                 true => self.send_small(state, part, bytes, deadline).await,
                 false => self.send(state, part, deadline).await,
             };
@@ -450,8 +495,9 @@ impl Router {
         deadline: Instant,
     ) -> Result<Vec<Debt>, Failed> {
         let first = part.route.partition;
+        let began = Instant::now();
         let mut parts = vec![part];
-        let mut perhaps = false;
+        let (mut perhaps, mut rerouted) = (false, false);
         let mut debts = Vec::new();
         while let Some(part) = parts.pop() {
             let partition = part.route.partition;
@@ -462,14 +508,36 @@ impl Router {
                 Ok(Attempt::Done(debt)) => {
                     perhaps = true;
                     debts.extend(debt);
+                    if rerouted || part.misrouted.load(Ordering::Relaxed) {
+                        self.note_stall(partition, began.elapsed());
+                    }
+                    continue;
+                }
+                Ok(Attempt::Refused) => {
+                    self.view.metrics().write_retries.add(1);
+                    // The statement knows another placement, if the table was re-keyed since it read.
+                    match (&part.mode.reads, without_placement(part.rows)) {
+                        (Some(reads), Ok(rows)) => reads.refuse(rows),
+                        (None, Ok(_)) => {}
+                        (_, Err(error)) => {
+                            let is_ahead = false;
+                            return Err(Failed { partition, error, perhaps, is_ahead, debts });
+                        }
+                    }
                     continue;
                 }
                 Ok(Attempt::Ahead(error)) => (partition, error.into(), true),
                 Ok(Attempt::Stale(cause)) => {
+                    rerouted = true;
                     self.view.metrics().write_retries.add(1);
                     self.view.newer_catalog(version, deadline).await;
+                    // A closed partition tells for certain that it did not take the part.
+                    let is_certain = matches!(cause, Error::StaleSchema { .. });
                     if Instant::now() >= deadline {
                         (partition, self.timed_out(&part, cause), false)
+                    } else if !is_certain && self.is_unsettled(&part) {
+                        parts.push(part);
+                        continue;
                     } else {
                         match self.cut_again(state, part) {
                             Ok(newer_parts) => {
@@ -487,6 +555,27 @@ impl Router {
         Ok(debts)
     }
 
+    /// Records the duration of a write that was held up by a change of its partition.
+    fn note_stall(&self, partition: PartitionId, time: Duration) {
+        self.stalls.felt(partition, time);
+        let metrics = self.view.metrics();
+        metrics.write_stalls.add(1);
+        metrics.write_stall_us.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// True if a part may have taken effect in a partition that its table has no longer, because it was re-keyed.
+    fn is_unsettled(&self, part: &Part) -> bool {
+        let is_rekeyed = |newest: &Table| {
+            let is_elsewhere = newest.partitions.route(part.route.partition).is_none();
+            // After two re-keyings, the layout may be the same again.
+            let is_other =
+                || !newest.has_layout_of(&part.table) || self.view.catalog().was_rekeyed(newest.id);
+            is_elsewhere && is_other()
+        };
+        part.uncertain.load(Ordering::Relaxed)
+            && self.view.newest(&part.table).is_some_and(|newest| is_rekeyed(&newest))
+    }
+
     /// Cuts a part by the newest routes, and completes it for the newest schema.
     fn cut_again(&self, state: &Arc<SessionState>, part: Part) -> Result<Vec<Part>, SqlError> {
         let table = self
@@ -494,12 +583,17 @@ impl Router {
             .newest(&part.table)
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
-        // An unchanged schema needs no completion, only a new placement. Rows of a source are complete.
-        let is_complete = table.schema.version == part.table.schema.version || part.ship.is_some();
+        let (newest, former) = (&table.schema, &part.table.schema);
+        // Unchanged columns and constraints need no completion, only a new placement. Rows of a source are complete, and
+        // rows under a condition are refused if the schema has changed since they were read.
+        let is_complete = newest.version == former.version
+            || (newest.columns == former.columns && newest.checks == former.checks)
+            || part.ship.is_some()
+            || part.mode.reads.is_some();
         let rows = if is_complete {
             without_placement(part.rows)?
         } else {
-            let keys = part.kind == WriteKind::Delete;
+            let keys = part.mode.kind == WriteKind::Delete;
             plan.complete_again(&part.rows, keys)?.rows
         };
         let uncertain = part.uncertain.load(Ordering::Relaxed);
@@ -507,7 +601,7 @@ impl Router {
             Some(ship) => Identities::Shipped(ship),
             None => Identities::Sent(part.id, part.earlier),
         };
-        let parts = self.cut(&table, &plan, part.kind, rows, identities)?;
+        let parts = self.cut(&table, &plan, &part.mode, rows, identities)?;
         for part in &parts {
             part.uncertain.store(uncertain, Ordering::Relaxed);
         }
@@ -518,6 +612,7 @@ impl Router {
     /// the deadline has passed.
     async fn attempt(&self, part: &Part, deadline: Instant) -> Result<Attempt, SqlError> {
         let mut node = self.view.leaders().first(&part.route);
+        let began = Instant::now();
         let mut pause = PAUSE_MIN;
         let mut hops = 0;
         loop {
@@ -526,14 +621,25 @@ impl Router {
                 epoch: part.route.epoch,
                 id: part.id,
                 earlier: part.earlier.clone(),
-                kind: part.kind,
+                kind: part.mode.kind,
                 rows: part.rows.clone(),
                 ship: part.ship,
+                condition: part.mode.reads.as_ref().map(|reads| reads.condition(&part.route)),
             };
             let error = match self.send_once(node, request, deadline).await {
                 Ok(reply) => {
                     self.view.leaders().answered(part.route.partition, node);
+                    // A part that was sent before may have taken effect by an entry of another log.
+                    if let Some(reads) = &part.mode.reads
+                        && part.earlier.is_empty()
+                        && !part.uncertain.load(Ordering::Relaxed)
+                    {
+                        reads.store(part.route.partition, part.route.epoch, reply.index);
+                    }
                     return Ok(Attempt::Done(part.debt(reply)));
+                }
+                Err(Error::Changed { .. }) if part.mode.reads.is_some() => {
+                    return Ok(Attempt::Refused);
                 }
                 Err(error @ Error::ShipAhead { .. }) => return Ok(Attempt::Ahead(error)),
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
@@ -543,7 +649,8 @@ impl Router {
             };
             let absent = is_absent(&error);
             // The partition was merged, or its table dropped.
-            if absent && self.view.has_changed(&part.table, &part.route) {
+            if absent && self.view.has_changed(&part.table, &part.route) && !self.is_unsettled(part)
+            {
                 return Ok(Attempt::Stale(error));
             }
             // Without an answer, the write may have taken effect.
@@ -566,6 +673,9 @@ impl Router {
             }
             self.view.metrics().write_retries.add(1);
             self.view.leaders().failed(part.route.partition, node);
+            if absent || matches!(error, Error::NotLeader { .. }) {
+                part.misrouted.store(true, Ordering::Relaxed);
+            }
             // Follow a hint to the leader at once, but not in circles; otherwise pause and try the next node.
             let hint = match &error {
                 Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => {
@@ -581,7 +691,9 @@ impl Router {
                 continue;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            if !absent || began.elapsed() >= BEGINS_WITHIN {
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
             hops = 0;
             node = self.next_node(part, node, &error);
         }
@@ -647,6 +759,12 @@ impl Router {
         };
         named(table, route, SqlError { message, retryable: true, ..error }.with_hint(hint))
     }
+}
+
+/// Consecutive rows of a batch, so many at a time.
+fn runs(rows: &RecordBatch, rows_max: usize) -> impl Iterator<Item = RecordBatch> {
+    let starts = (0..rows.num_rows()).step_by(rows_max);
+    starts.map(move |start| rows.slice(start, rows_max.min(rows.num_rows() - start)))
 }
 
 fn named(table: &Table, route: &Route, error: SqlError) -> SqlError {

@@ -11,6 +11,7 @@
 //! - a partition that moved or was split before it was opened is looked up again; one that fails after the first row
 //!   fails the statement;
 //! - with a limit, no output returns more rows than the limit;
+//! - with an order, each output returns its rows in it (`ordered.rs`);
 //! - with a row predicate ([`RowFilter`]), no other row leaves the scan, whether as a row, in a result of pushed-down
 //!   operators, or in a figure: neither statistics nor costs count the rows of others.
 //!
@@ -18,6 +19,7 @@
 //! returns their result for each stream.
 
 mod opener;
+mod ordered;
 mod row_filter;
 mod shape;
 mod spec;
@@ -29,12 +31,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::datatypes::FieldRef;
+use arrow::record_batch::RecordBatch;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
@@ -49,16 +52,17 @@ use partita_lanes::interrupt;
 use partita_proto::domain::Domain;
 use partita_proto::index::IndexKind;
 use partita_proto::key::KeyCodec;
-use partita_proto::service::{IndexKey, IndexUse};
+use partita_proto::service::{FirstByTime, IndexKey, IndexUse};
 use partita_worker::LeafExec;
 
 use self::opener::{Opener, Part};
 pub(crate) use self::row_filter::RowFilter;
 use self::shape::{Shape, limited};
-pub(crate) use self::spec::{AtData, ScanSpec, Within};
+pub(crate) use self::spec::{AtData, Reading, ScanSpec, Within};
 use crate::error::SqlError;
 use crate::predicate;
 use crate::query_log::kind_bit;
+use crate::reads::Reads;
 use crate::view::ClusterView;
 
 /// Partitions that one output opens before it reads them.
@@ -94,6 +98,8 @@ pub(crate) struct Usage {
     pub(crate) index_rows_skipped: u64,
     /// Kinds of the indexes that were asked, as bits: see [`kind_bit`].
     pub(crate) index_kinds: u8,
+    /// Scans of partitions that followers answered.
+    pub(crate) by_followers: u64,
 }
 
 impl Usage {
@@ -109,6 +115,7 @@ impl Usage {
         self.index_rows_examined += other.index_rows_examined;
         self.index_rows_skipped += other.index_rows_skipped;
         self.index_kinds |= other.index_kinds;
+        self.by_followers += other.by_followers;
     }
 
     /// Returns true if at most one partition was touched.
@@ -134,8 +141,15 @@ impl PartitionScanExec {
             .iter()
             .map(|position| Arc::new(Part::new(routes[*position].clone())))
             .collect();
+        let equivalences = match &spec.order {
+            Some(order) => EquivalenceProperties::new_with_orderings(
+                spec.output_schema(),
+                [order.ordering.clone()],
+            ),
+            None => EquivalenceProperties::new(spec.output_schema()),
+        };
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(spec.output_schema()),
+            equivalences,
             Partitioning::UnknownPartitioning(spec.outputs.max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
@@ -158,6 +172,8 @@ impl PartitionScanExec {
             || schema.key.last() != Some(&time.id)
             || self.spec.limit.is_some()
             || self.spec.at_data.is_some()
+            || self.spec.first_by_time.is_some()
+            || self.spec.order.is_some()
             || !self.keeps_newest(&time.storage_name)
         {
             return None;
@@ -193,14 +209,51 @@ impl PartitionScanExec {
         })
     }
 
+    /// The scan restricted to its first rows by time; `None` if the column at that position is not the time index, or
+    /// the rows of the request are not those of the scan.
+    pub(crate) fn first_by_time(&self, column: usize, first: FirstByTime) -> Option<Self> {
+        let spec = &self.spec;
+        let time = spec.table.schema.time_index()?;
+        let field = spec.schema.fields().get(column)?;
+        let is_time = *field.name() == time.name && !time.nullable;
+        if !is_time
+            || spec.newest_only
+            || spec.row_filter.is_some()
+            || spec.at_data.is_some()
+            || spec.limit.is_some()
+            || spec.order.is_some()
+        {
+            return None;
+        }
+        let spec = ScanSpec { first_by_time: Some(first), ..spec.clone() };
+        Some(Self::new(spec, Arc::clone(&self.view)))
+    }
+
+    /// The scan in an order of its columns, of which the first `fetch` rows are needed; `None` if keys do not give that
+    /// order, or the scan leaves out rows already.
+    ///
+    /// # Errors
+    /// Fails if the table's key is not valid.
+    pub(crate) fn in_order(
+        &self,
+        sort: &LexOrdering,
+        fetch: Option<usize>,
+    ) -> Result<Option<Self>, SqlError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let spec = ordered::in_order(&self.spec, sort, fetch)?;
+        Ok(spec.map(|spec| Self::new(spec, Arc::clone(&self.view))))
+    }
+
     /// Domain of the time index; `None`: all of it.
     pub(crate) fn time_domain(&self) -> Option<&Domain> {
         let time = self.spec.table.schema.time_index()?;
         self.spec.domains.get(&time.storage_name)
     }
 
-    /// The scan restricted to a domain of the time index; `None` if the scan has a limit, pushed-down operators or
-    /// reads newest rows only.
+    /// The scan restricted to a domain of the time index; `None` if the scan has a limit, an order, pushed-down
+    /// operators, or reads newest rows only.
     ///
     /// # Errors
     /// Fails if the table's key is not valid.
@@ -208,7 +261,11 @@ impl PartitionScanExec {
         let spec = &self.spec;
         let table = &spec.table;
         let Some(time) = table.schema.time_index() else { return Ok(None) };
-        if spec.newest_only || spec.at_data.is_some() || spec.limit.is_some() {
+        if spec.newest_only
+            || spec.at_data.is_some()
+            || spec.limit.is_some()
+            || spec.order.is_some()
+        {
             return Ok(None);
         }
         let mut domains = spec.domains.clone();
@@ -236,9 +293,10 @@ impl PartitionScanExec {
     }
 
     /// Returns true if operators may be pushed down to the partitions. Requests without a limit return more rows than
-    /// the scan, which operators below must not see.
+    /// the scan, which operators below must not see; results of operators there are in no order.
     pub(crate) fn accepts_operators(&self) -> bool {
-        self.spec.at_data.is_none() && self.spec.request_limit() == self.spec.limit
+        let spec = &self.spec;
+        spec.at_data.is_none() && spec.order.is_none() && spec.request_limit() == spec.limit
     }
 
     pub(crate) fn spec(&self) -> &ScanSpec {
@@ -282,6 +340,7 @@ impl PartitionScanExec {
                 usage.files_read += stats.files_read.load(Ordering::Relaxed);
                 usage.files_pruned += stats.files_pruned.load(Ordering::Relaxed);
                 usage.row_groups_pruned += stats.row_groups_pruned.load(Ordering::Relaxed);
+                usage.by_followers += stats.by_followers.load(Ordering::Relaxed);
             }
         }
         for ((_, kind), used) in self.index_use() {
@@ -313,25 +372,63 @@ impl PartitionScanExec {
         self.metrics.clone_inner().output_rows().map_or(0, |rows| rows as u64)
     }
 
-    /// Opens all partitions, so that the scan does not see later writes.
-    pub(crate) async fn pin(&self) -> Result<(), SqlError> {
-        let opener = self.opener();
+    /// Opens all partitions, so that the scan does not see later writes. With `reads`, the rows are read to be written
+    /// under a condition.
+    ///
+    /// # Errors
+    /// As of reading; 0A000 if a node of an earlier version has to be read for an update.
+    pub(crate) async fn pin(&self, reads: Option<&Reads>) -> Result<(), SqlError> {
+        let opener = Opener { for_update: reads.is_some(), ..self.opener() };
         for part in &self.parts {
             opener.open(part).await?;
+            let Some(reads) = reads else { continue };
+            for (partition, epoch, index) in part.positions.lock().iter() {
+                if *index == 0 {
+                    return Err(SqlError::unsupported(format!(
+                        "UPDATE of partition {partition}, whose node has an earlier version,"
+                    )));
+                }
+                reads.note(*partition, *epoch, *index);
+            }
         }
         Ok(())
     }
 
     fn opener(&self) -> Opener {
-        Opener { spec: self.spec.clone(), view: Arc::clone(&self.view) }
+        Opener { spec: self.spec.clone(), view: Arc::clone(&self.view), for_update: false }
+    }
+
+    /// The streams that an output reads, one after the other.
+    fn slots(&self, output: usize) -> Vec<(Arc<Part>, usize)> {
+        let spec = &self.spec;
+        if let Some(order) = &spec.order {
+            let parts = order.outputs.get(output).into_iter().flatten();
+            return parts.map(|position| (Arc::clone(&self.parts[*position]), 0)).collect();
+        }
+        // Streams of partitions are dealt round-robin to the outputs.
+        let streams = self
+            .parts
+            .iter()
+            .flat_map(|part| (0..spec.streams).map(move |stream| (Arc::clone(part), stream)));
+        streams.skip(output).step_by(spec.outputs.max(1)).collect()
+    }
+
+    /// Number of partitions that an output opens before it reads them.
+    fn open_ahead(&self) -> usize {
+        match &self.spec {
+            ScanSpec { at_data: Some(_), .. } => OPEN_AHEAD_AT_DATA,
+            // The first partition probably has enough rows.
+            ScanSpec { order: Some(_), limit: Some(_), .. } => 1,
+            _ => OPEN_AHEAD,
+        }
     }
 
     fn describe(&self) -> String {
         let spec = &self.spec;
         let columns: Vec<_> =
             spec.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let named = spec.named();
-        let mut text = format!("table={}.{}", named.database, named.name);
+        let source = spec.named();
+        let mut text = format!("table={}.{}", source.database, source.name);
         if spec.in_place_of.is_some() {
             text.push_str(&format!(", copy={}", spec.table.name));
         }
@@ -367,6 +464,22 @@ impl PartitionScanExec {
         }
         if spec.newest_only {
             text.push_str(", newest_only=true");
+        }
+        if !spec.reading.staleness_max.is_zero() {
+            text.push_str(&format!(", max_staleness={:?}", spec.reading.staleness_max));
+        }
+        if let Some(FirstByTime { rows, descending }) = spec.first_by_time {
+            let direction = if descending { "DESC" } else { "ASC" };
+            text.push_str(&format!(", first_by_time={rows} {direction}"));
+        }
+        if let Some(order) = &spec.order {
+            let direction = if order.keys.descending { "DESC" } else { "ASC" };
+            let nulls = match (order.keys.nulls_apart, order.keys.descending) {
+                (false, _) => "",
+                (true, false) => " NULLS LAST",
+                (true, true) => " NULLS FIRST",
+            };
+            text.push_str(&format!(", key_order={direction}{nulls}"));
         }
         if let Some(limit) = spec.limit {
             text.push_str(&format!(", fetch={limit}"));
@@ -412,8 +525,8 @@ impl DisplayAs for PartitionScanExec {
             DisplayFormatType::TreeRender => {
                 let table = &self.spec.table;
                 let total = table.partitions.routes().len();
-                let named = self.spec.named();
-                writeln!(f, "table={}.{}", named.database, named.name)?;
+                let source = self.spec.named();
+                writeln!(f, "table={}.{}", source.database, source.name)?;
                 if self.spec.in_place_of.is_some() {
                     writeln!(f, "copy={}", table.name)?;
                 }
@@ -482,43 +595,47 @@ impl ExecutionPlan for PartitionScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        if self.spec.newest_only || self.spec.at_data.is_some() {
+        let spec = &self.spec;
+        if spec.newest_only || spec.at_data.is_some() || spec.first_by_time.is_some() {
             return None;
         }
         let spec = ScanSpec { limit, ..self.spec.clone() };
         Some(Arc::new(Self::new(spec, Arc::clone(&self.view))))
     }
 
-    fn execute(&self, output: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let outputs = self.spec.outputs.max(1);
+    fn execute(
+        &self,
+        output: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let opener = Arc::new(self.opener());
-        // Streams of partitions are dealt round-robin to the outputs.
-        let slots: Vec<(Arc<Part>, usize)> = self
-            .parts
-            .iter()
-            .flat_map(|part| (0..self.spec.streams).map(move |stream| (Arc::clone(part), stream)))
-            .enumerate()
-            .filter(|(slot, _)| slot % outputs == output)
-            .map(|(_, slot)| slot)
-            .collect();
-        let shape = Shape::of(&self.spec);
-        let ahead = if self.spec.at_data.is_some() { OPEN_AHEAD_AT_DATA } else { OPEN_AHEAD };
-        let baseline = BaselineMetrics::new(&self.metrics, output);
+        let shape = Arc::new(Shape::of(&self.spec));
+        let baseline = Arc::new(BaselineMetrics::new(&self.metrics, output));
+        let convert = move |batch: Result<RecordBatch>| -> Result<RecordBatch> {
+            let timer = baseline.elapsed_compute().timer();
+            interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
+            let batch = shape.give(&batch?)?;
+            timer.done();
+            Ok(batch.record_output(&baseline))
+        };
         // Open some partitions ahead, and read their streams in order.
-        let rows = futures::stream::iter(slots)
+        let rows = futures::stream::iter(self.slots(output))
             .map(move |(part, stream)| {
-                let opener = Arc::clone(&opener);
-                async move { opener.stream(&part, stream).await }
+                let (opener, context) = (Arc::clone(&opener), Arc::clone(&context));
+                let convert = convert.clone();
+                async move {
+                    let (rows, in_order) = opener.stream(&part, stream).await?;
+                    let rows = rows.map(convert).boxed();
+                    match &opener.spec.order {
+                        Some(order) if !in_order => {
+                            ordered::sorted(rows, &opener.spec, order, &context)
+                        }
+                        _ => Ok(rows),
+                    }
+                }
             })
-            .buffered(ahead)
-            .try_flatten()
-            .map(move |batch| {
-                let timer = baseline.elapsed_compute().timer();
-                interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
-                let batch = shape.give(&batch?)?;
-                timer.done();
-                Ok(batch.record_output(&baseline))
-            });
+            .buffered(self.open_ahead())
+            .try_flatten();
         let rows = limited(rows, self.fetch());
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.spec.output_schema(), rows)))
     }
@@ -535,6 +652,9 @@ impl ExecutionPlan for PartitionScanExec {
         };
         count("partitions_touched", usage.partitions_touched);
         count("partitions_total", usage.partitions_total);
+        if usage.by_followers > 0 {
+            count("partitions_by_followers", usage.by_followers);
+        }
         count("rows_scanned", usage.rows_scanned);
         count("bytes_scanned", usage.bytes_scanned);
         count("files_read", usage.files_read);

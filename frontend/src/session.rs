@@ -20,21 +20,23 @@ use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_sql::parser;
 use partita_sql::statement::{Statement, TableName};
 use partita_worker::Zone;
-use tokio_util::sync::CancellationToken;
 
 use crate::access::life::Life;
 use crate::access::needs::table_of;
 use crate::access::viewer::Viewer;
+use crate::activity::{SharedState, beginning, text_of};
 use crate::blame::cause_of;
 use crate::catalog::{INFORMATION, SYSTEM};
-use crate::error::SqlError;
+use crate::error::{ADMIN_SHUTDOWN, SqlError};
 use crate::execute::cursor::Cursor;
 use crate::execute::executed::Executed;
 use crate::execute::observe;
 use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
-use crate::settings::Settings;
+use crate::sequences::LastNumbers;
+use crate::settings::{Settings, in_unit};
+use crate::signals;
 use crate::tasks::fence::Fence;
 
 /// Maximum rows of a prepared INSERT that runs without a lane, on the thread that received it.
@@ -84,6 +86,8 @@ pub(crate) struct PlanContext {
     pub(crate) zone: Option<String>,
     /// Names and row predicates are those of the identity.
     pub(crate) identity: Identity,
+    /// Number of changes of the temporary tables.
+    pub(crate) temporary: u64,
 }
 
 /// A cached plan, with the state that it depends on.
@@ -116,18 +120,19 @@ pub struct Session {
     user: String,
     /// Current role whose name the functions return.
     named_role: Mutex<Option<RoleId>>,
-    database: Mutex<String>,
-    pub(crate) settings: Mutex<Settings>,
+    database: Arc<Mutex<String>>,
+    pub(crate) settings: Arc<Mutex<Settings>>,
     zone: Mutex<Zone>,
-    running: Mutex<CancellationToken>,
     /// Start of the first call of a statement that is run in several calls.
     parts_began: Mutex<Option<Instant>>,
-    in_transaction: AtomicBool,
+    in_transaction: Arc<AtomicBool>,
     written_in_transaction: AtomicU32,
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
     /// End of the writes of a task's run.
     fence: OnceLock<Arc<Fence>>,
     pub(crate) cursors: Mutex<BTreeMap<String, Cursor>>,
+    /// Numbers that `currval` and `lastval` return.
+    pub(crate) last_numbers: Mutex<LastNumbers>,
 }
 
 impl Drop for Session {
@@ -156,33 +161,46 @@ impl Session {
         // Names resolve in what the identity sees, and system tables find it in the configuration.
         let state = frontend.context().state();
         let config = state.config().clone().with_extension(Arc::clone(&viewer));
+        let planner = Self::view_planner();
+        let names = frontend.databases().of_viewer(&viewer, Arc::clone(&planner) as _);
         let state = SessionStateBuilder::new_from_existing(state)
             .with_config(config)
-            .with_catalog_list(frontend.databases().of_viewer(&viewer))
+            .with_catalog_list(names)
             .build();
         let context = SessionContext::new_with_state(state);
+        planner.begin(context.state_weak_ref());
         let timeout = frontend.options().statement_timeout;
         frontend.metrics().sessions_opened.add(1);
+        // Others see what the session does.
+        let settings = Settings::new(timeout, &user, &application, &database);
+        let state = SharedState {
+            user: user.clone(),
+            database: Arc::default(),
+            settings: Arc::new(Mutex::new(settings)),
+            in_transaction: Arc::default(),
+        };
         let session = Arc::new(Self {
             context,
-            life: frontend.lives().begin(Arc::clone(&viewer)),
-            viewer,
-            settings: Mutex::new(Settings::new(timeout, &user, &application, &database)),
+            settings: Arc::clone(&state.settings),
             zone: Mutex::new(Zone::UTC),
             user,
             named_role: Mutex::new(identity.acting),
-            database: Mutex::new(String::new()),
-            running: Mutex::new(CancellationToken::new()),
+            database: Arc::clone(&state.database),
             parts_began: Mutex::new(None),
-            in_transaction: AtomicBool::new(false),
+            in_transaction: Arc::clone(&state.in_transaction),
+            life: frontend.lives().begin(Arc::clone(&viewer), state),
+            viewer,
             written_in_transaction: AtomicU32::new(0),
             prepared: Mutex::new(HashMap::new()),
             fence: OnceLock::new(),
             cursors: Mutex::new(BTreeMap::new()),
+            last_numbers: Mutex::default(),
             frontend,
         });
         session.enter(&database);
-        for function in functions::of_settings(&session) {
+        let of_session = functions::of_settings(&session).into_iter();
+        let of_session = of_session.chain(functions::of_sequences(&session));
+        for function in of_session.chain(signals::functions(&session.life)) {
             session.register(function);
         }
         // The client's own name of the application precedes that of its role.
@@ -235,6 +253,25 @@ impl Session {
         self.life.end_error()
     }
 
+    /// Number of the session on this frontend.
+    pub fn pid(&self) -> i32 {
+        self.life.pid()
+    }
+
+    /// Error of a session that another one has terminated; `None` for others.
+    pub fn terminated(&self) -> Option<SqlError> {
+        self.life.end_error().filter(|error| error.sqlstate == ADMIN_SHUTDOWN)
+    }
+
+    /// Waits until another session has terminated this one, and returns the error for the client.
+    pub async fn until_terminated(&self) -> SqlError {
+        self.life.token().cancelled().await;
+        match self.terminated() {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits until the identity has ended, and returns the error for the client.
     pub async fn until_ended(&self) -> SqlError {
         self.life.token().cancelled().await;
@@ -261,7 +298,7 @@ impl Session {
             return parsed;
         }
         let text = sql.to_owned();
-        self.within_limits(async move { parser::parse(&text) }).await
+        self.within_limits(sql, async move { parser::parse(&text) }).await
     }
 
     /// Runs one statement.
@@ -269,7 +306,7 @@ impl Session {
     /// # Errors
     /// Errors of the statement; the detail of a failed write says which rows took effect.
     pub async fn run(self: &Arc<Self>, statement: &Statement) -> Result<Output, SqlError> {
-        let limits = self.begin();
+        let limits = self.begin(text_of(statement));
         let permit = match self.permitted(statement) {
             Ok(permit) => permit,
             Err(error) => return self.observed(statement, Err(error), limits),
@@ -314,13 +351,13 @@ impl Session {
     }
 
     /// Starts a statement: its limits count from now, or from the first of its parts.
-    fn begin(&self) -> observe::Limits {
+    fn begin(&self, text: &str) -> observe::Limits {
         let started = Instant::now();
-        let token = self.life.child_token();
-        *self.running.lock() = token.clone();
+        let (token, running) = self.life.start(text);
         let counted = self.parts_began.lock().unwrap_or(started);
         let deadline = self.settings.lock().statement_timeout().map(|timeout| counted + timeout);
-        observe::Limits { token, life: Arc::clone(&self.life), started, deadline }
+        let (life, running) = (Arc::clone(&self.life), Arc::new(running));
+        observe::Limits { token, life, running, started, deadline }
     }
 
     /// Runs work of a statement in a lane until it is done or a limit is hit. A limit interrupts the lane and returns
@@ -346,9 +383,10 @@ impl Session {
     /// Runs work that is not a statement itself under the limits of one.
     async fn within_limits<T: Send + 'static>(
         &self,
+        text: &str,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, SqlError> {
-        let limits = self.begin();
+        let limits = self.begin(text);
         self.in_lane(&limits, work).await
     }
 
@@ -431,8 +469,9 @@ impl Session {
         }
         let prepared = if statement.needs_lane() {
             let (session, types) = (Arc::clone(self), parameter_types.to_vec());
+            let text = beginning(text_of(&statement)).to_owned();
             let work = async move { Box::pin(session.prepare_statement(statement, &types)).await };
-            self.within_limits(work).await
+            self.within_limits(&text, work).await
         } else {
             Box::pin(self.prepare_statement(statement, parameter_types)).await
         };
@@ -451,7 +490,8 @@ impl Session {
         prepared: &Arc<Prepared>,
         parameters: Vec<ScalarValue>,
     ) -> Result<Output, SqlError> {
-        let (statement, limits) = (&prepared.statement, self.begin());
+        let statement = &prepared.statement;
+        let limits = self.begin(text_of(statement));
         let permit = match self.permitted(statement) {
             Ok(permit) => permit,
             Err(error) => return self.observed(statement, Err(error), limits),
@@ -487,15 +527,17 @@ impl Session {
         prepared: &Arc<Prepared>,
         rows: Vec<Vec<ScalarValue>>,
     ) -> Result<Vec<Output>, SqlError> {
-        if let Statement::Insert(insert) = &prepared.statement {
-            let limits = self.begin();
+        if let Statement::Insert(insert) = &prepared.statement
+            && insert.only_stores()
+        {
+            let limits = self.begin(text_of(&prepared.statement));
             let permit = match self.permitted(&prepared.statement) {
                 Ok(permit) => permit,
                 Err(error) => {
                     return Ok(vec![self.observed(&prepared.statement, Err(error), limits)?]);
                 }
             };
-            if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX {
+            if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX && !self.is_change(insert) {
                 let work = self.insert_literals_many(insert, prepared, &rows, &permit);
                 if let Some(result) = limits.apply(work).await.transpose() {
                     return Ok(vec![self.observed(&prepared.statement, result, limits)?]);
@@ -530,7 +572,7 @@ impl Session {
 
     /// Ends the running statement and the stream of its rows with SQLSTATE 57014.
     pub fn cancel(&self) {
-        self.running.lock().cancel();
+        self.life.cancel();
     }
 
     /// DataFusion's context of the session: names resolve in what the identity sees, but nothing is checked.
@@ -614,12 +656,27 @@ impl Session {
         self.show_setting(name)
     }
 
+    /// A part of a setting's row of `pg_settings`: `setting` and `reset_val`, in the setting's unit, or `source`.
+    pub(crate) fn setting_part(&self, name: &str, part: &str) -> Result<String, SqlError> {
+        // Some values are of the session itself.
+        let value = self.show_setting(name)?;
+        let settings = self.settings.lock();
+        Ok(match part {
+            "reset_val" => in_unit(name, settings.reset_value(name).unwrap_or(value)),
+            "source" => settings.source(name).to_owned(),
+            _ => in_unit(name, value),
+        })
+    }
+
     /// Returns true between BEGIN and COMMIT or ROLLBACK.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_in_transaction(&self, is: bool) {
+        if is && !self.in_transaction() {
+            self.life.activity().begin_transaction();
+        }
         self.in_transaction.store(is, Ordering::Relaxed);
         self.written_in_transaction.store(0, Ordering::Relaxed);
     }

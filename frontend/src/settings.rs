@@ -3,12 +3,17 @@
 //! Most settings exist because PostgreSQL's clients set or read them when they connect; these keep any value. A
 //! setting that promises a behaviour accepts only values that this version implements.
 
+mod described;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use partita_worker::functions::POSTGRES_VERSION;
+
 use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
-use crate::functions::POSTGRES_VERSION;
+
+pub use self::described::{DescribedSetting, described_settings};
 
 /// Maximum custom settings of a client, which have a dot in their name.
 const CUSTOM_MAX: usize = 100;
@@ -27,6 +32,8 @@ enum Takes {
     OneOf(&'static [&'static str]),
     /// One of several values, in any case.
     Choice(&'static [&'static str]),
+    /// Consistency of reads; each has two spellings.
+    Consistency,
     /// On or off.
     Switch,
     /// The style of dates, which is always ISO, and the order of day and month, which ISO does not need.
@@ -46,6 +53,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("default_transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("default_transaction_read_only", Takes::Switch, "off"),
     ("extra_float_digits", Takes::Anything, "1"),
+    ("follower_reads", Takes::Switch, "on"),
     ("idle_in_transaction_session_timeout", Takes::Duration, "0"),
     ("idle_session_timeout", Takes::Duration, "0"),
     ("integer_datetimes", Takes::Nothing, "on"),
@@ -56,7 +64,8 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("lock_timeout", Takes::Duration, "0"),
     ("max_identifier_length", Takes::Nothing, "128"),
     ("max_index_keys", Takes::Nothing, "32"),
-    ("read_consistency", Takes::OneOf(&["linearizable", "strong"]), "linearizable"),
+    ("max_staleness", Takes::Duration, MAX_STALENESS),
+    ("read_consistency", Takes::Consistency, LINEARIZABLE),
     ("row_security", Takes::Anything, "on"),
     ("run_at_data", Takes::Choice(at_data::MODES), at_data::ON),
     ("search_path", Takes::Anything, "public"),
@@ -71,6 +80,13 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("transaction_read_only", Takes::Switch, "off"),
 ];
+
+/// Reads see every acknowledged write.
+const LINEARIZABLE: &str = "linearizable";
+/// Reads see every write that was acknowledged longer ago than `max_staleness`.
+const BOUNDED: &str = "bounded";
+/// Default of `max_staleness`.
+const MAX_STALENESS: &str = "5s";
 
 /// Isolation levels that are fulfilled, the actual one first.
 const ISOLATION: &[&str] = &["read committed", "read uncommitted"];
@@ -115,6 +131,26 @@ impl Settings {
     /// Default of the session; `None` if that of the server holds.
     pub(crate) fn session_default(&self, name: &str) -> Option<String> {
         self.defaults.get(name).cloned()
+    }
+
+    /// Value that RESET goes back to; `None` for settings that are read-only or do not exist.
+    pub(crate) fn reset_value(&self, name: &str) -> Option<String> {
+        known(name).filter(|(_, takes, _)| *takes != Takes::Nothing)?;
+        let unset = Self {
+            defaults: self.defaults.clone(),
+            statement_timeout: self.statement_timeout,
+            ..Self::default()
+        };
+        unset.get(name).ok()
+    }
+
+    /// PostgreSQL's word for where a value comes from.
+    pub(crate) fn source(&self, name: &str) -> &'static str {
+        match (self.values.contains_key(name), self.defaults.contains_key(name)) {
+            (true, _) => "session",
+            (false, true) => "client",
+            (false, false) => "default",
+        }
     }
 
     /// Explicit value, or else the session's default.
@@ -229,6 +265,22 @@ impl Settings {
         duration(self.value(name)?).filter(|timeout| !timeout.is_zero())
     }
 
+    /// Age of acknowledged writes that reads may miss; zero: none.
+    pub(crate) fn staleness_max(&self) -> Duration {
+        let is_bounded = self.value("read_consistency").is_some_and(|value| value == BOUNDED);
+        if !is_bounded || !self.reads_at_followers() {
+            return Duration::ZERO;
+        }
+        let bound = self.value("max_staleness").map_or(MAX_STALENESS, String::as_str);
+        // The value was checked by SET.
+        duration(bound).unwrap_or_default()
+    }
+
+    /// False if only leaders are read.
+    pub(crate) fn reads_at_followers(&self) -> bool {
+        self.value("follower_reads").is_none_or(|value| value != "off")
+    }
+
     /// Maximum run time of a statement; `None`: no limit.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         match self.value("statement_timeout") {
@@ -239,9 +291,12 @@ impl Settings {
     }
 }
 
-/// Names of all settings except custom ones.
-pub fn setting_names() -> Vec<&'static str> {
-    KNOWN.iter().map(|(name, _, _)| *name).collect()
+/// A value in the unit of its setting, in which `pg_settings` has it.
+pub(crate) fn in_unit(name: &str, value: String) -> String {
+    match (known(name), duration(&value)) {
+        (Some((_, Takes::Duration, _)), Some(time)) => time.as_millis().to_string(),
+        _ => value,
+    }
 }
 
 fn known(name: &str) -> Option<&'static (&'static str, Takes, &'static str)> {
@@ -284,6 +339,13 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
             // All spellings mean the first one.
             Some(_) => Ok(values[0].to_owned()),
             None => Err(invalid(format!("only {} is supported", values[0]))),
+        },
+        Takes::Consistency => match value.to_ascii_lowercase().as_str() {
+            LINEARIZABLE | "strong" => Ok(LINEARIZABLE.to_owned()),
+            BOUNDED | "bounded_stale" => Ok(BOUNDED.to_owned()),
+            _ => {
+                Err(invalid(format!("use {LINEARIZABLE} or {BOUNDED}, which max_staleness bounds")))
+            }
         },
         Takes::Choice(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
             Some(value) => Ok((*value).to_owned()),
@@ -392,6 +454,24 @@ mod tests {
     }
 
     #[test]
+    fn values_have_a_source_a_unit_and_a_value_to_go_back_to() {
+        let mut settings = Settings::new(None, "me", "", "public");
+        assert_eq!(settings.source("statement_timeout"), "default");
+        settings.set_default("statement_timeout", "2s".to_owned());
+        assert_eq!(settings.source("statement_timeout"), "client");
+        settings.set("statement_timeout", Some("1min"), false).unwrap();
+        assert_eq!(settings.source("statement_timeout"), "session");
+        assert_eq!(settings.reset_value("statement_timeout").unwrap(), "2s");
+        for (name, value, expected) in [
+            ("statement_timeout", "1min", "60000"),
+            ("max_staleness", "5s", "5000"),
+            ("application_name", "5s", "5s"),
+        ] {
+            assert_eq!(in_unit(name, value.to_owned()), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_not_given_is_refused() {
         let mut settings = Settings::new(None, "", "", "public");
         for (name, value) in [
@@ -417,6 +497,38 @@ mod tests {
         assert!(!settings.is_read_only());
         settings.end_transaction();
         assert!(settings.is_read_only());
+    }
+
+    #[test]
+    fn reads_are_linearizable_unless_the_session_accepts_a_bounded_staleness() {
+        let mut settings = Settings::new(None, "", "", "public");
+        assert_eq!(settings.get("read_consistency").unwrap(), "linearizable");
+        settings.set("max_staleness", Some("10s"), false).unwrap();
+        assert_eq!(settings.staleness_max(), Duration::ZERO, "a bound alone asks for nothing");
+        for (value, shown, bound) in [
+            ("Bounded", "bounded", Duration::from_secs(10)),
+            ("strong", "linearizable", Duration::ZERO),
+            ("bounded_stale", "bounded", Duration::from_secs(10)),
+        ] {
+            settings.set("read_consistency", Some(value), false).unwrap();
+            assert_eq!(settings.get("read_consistency").unwrap(), shown);
+            assert_eq!(settings.staleness_max(), bound, "{value}");
+        }
+        settings.set("max_staleness", None, false).unwrap();
+        assert_eq!(settings.staleness_max(), Duration::from_secs(5));
+        settings.set("max_staleness", Some("0"), true).unwrap();
+        assert_eq!(settings.staleness_max(), Duration::ZERO);
+        settings.end_transaction();
+        assert_eq!(settings.staleness_max(), Duration::from_secs(5));
+        settings.set("follower_reads", Some("no"), true).unwrap();
+        assert!(!settings.reads_at_followers());
+        assert_eq!(settings.staleness_max(), Duration::ZERO, "leaders have all rows");
+        settings.end_transaction();
+        assert!(settings.reads_at_followers());
+        for (name, value) in [("read_consistency", "eventual"), ("max_staleness", "soon")] {
+            let error = settings.set(name, Some(value), false).unwrap_err();
+            assert_eq!(error.sqlstate, "22023", "{name}");
+        }
     }
 
     #[test]

@@ -216,8 +216,8 @@ impl Shape {
         self.partitions_touched += record.partitions_touched;
         self.partitions_total += record.partitions_total;
         self.index_kinds |= record.index_kinds;
-        let named = |(key, name): (&TableId, &String)| (*key, name.clone());
-        self.tables.extend(record.tables.iter().map(named));
+        let pair = |(key, name): (&TableId, &String)| (*key, name.clone());
+        self.tables.extend(record.tables.iter().map(pair));
         self.names.extend(record.names.iter().map(|(place, name)| (*place, name.clone())));
         self.columns.extend(&record.columns);
         self.sorts.extend(&record.sorts);
@@ -255,7 +255,9 @@ impl Shape {
     /// The shape as a read of a table; `None` if it does not read it.
     #[expect(clippy::cast_precision_loss, reason = "counts of statements and rows")]
     fn read_shape(&self, table: &Table) -> Option<ReadShape> {
-        if !["SELECT", "DELETE"].contains(&self.kind) || !self.tables.contains_key(&table.id) {
+        if !["SELECT", "UPDATE", "DELETE"].contains(&self.kind)
+            || !self.tables.contains_key(&table.id)
+        {
             return None;
         }
         let mut bounds: BTreeMap<usize, ShapeBound> = BTreeMap::new();
@@ -264,7 +266,7 @@ impl Shape {
             let Some(position) = position.filter(|_| *of_table == table.id) else { continue };
             let Some(bound) = self.bound(table, *column, *class) else { continue };
             // Of several filters of a column, the one that leaves fewest values counts.
-            if bounds.get(&position).is_none_or(|kept| rank(&bound) < rank(kept)) {
+            if bounds.get(&position).is_none_or(|best| rank(&bound) < rank(best)) {
                 bounds.insert(position, bound);
             }
         }

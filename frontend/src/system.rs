@@ -23,7 +23,7 @@ use crate::audit::table as audit_table;
 use crate::bound_text::bound_text;
 use crate::cluster;
 use crate::columns;
-use crate::copies::table as copies;
+use crate::copies::{rekeyings, table as copies};
 use crate::error::SqlError;
 use crate::index_usage::INDEX_USAGE;
 use crate::load::{Names, balance, stats, tables as load};
@@ -183,6 +183,7 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("partitions", partitions),
         ("tables", tables),
         ("copies", copies),
+        ("rekeyings", of_access(rekeyings::REKEYINGS, rekeyings::rows)),
         ("series", series),
         ("series_tags", series_tags),
         ("query_log", query_log),
@@ -260,7 +261,7 @@ async fn index_usage(sources: &Sources, catalog: &Catalog) -> Result<RecordBatch
         .batch(catalog, |table, column, kind| sizes.get(&(table.id, column, kind)).copied())
 }
 
-/// A table of roles, rights, tasks or settings, which need no source but the viewer.
+/// A table of roles, rights, tasks, settings or re-keyings, which need no source but the viewer.
 fn of_access(
     columns: &'static [(&'static str, Kind)],
     rows: fn(&Viewer) -> Result<RecordBatch, SqlError>,
@@ -276,9 +277,10 @@ type OfLoad = (
 );
 
 /// Tables that need only the present report and the catalog.
-const OF_LOAD: [OfLoad; 5] = [
+const OF_LOAD: [OfLoad; 6] = [
     ("partition_load", load::PARTITION_LOAD, load::partition_load),
     ("split_events", load::SPLIT_EVENTS, load::split_events),
+    ("forecasts", load::FORECASTS, load::forecasts),
     ("balance_events", load::BALANCE_EVENTS, load::balance_events),
     ("hot_keys", load::HOT_KEYS, load::hot_keys),
     ("node_load", load::NODE_LOAD, |report, _| load::node_load(report)),
@@ -425,7 +427,8 @@ async fn table_rows(view: &ClusterView, viewer: &Viewer) -> Result<RecordBatch, 
     let statuses = statuses(view.nodes().as_ref()).await;
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
-    for table in catalog.tables.values().flat_map(BTreeMap::values) {
+    let tables = catalog.tables.values().flat_map(BTreeMap::values);
+    for table in tables.filter(|table| table.schema.view.is_none()) {
         // Partitions follow from rows, so those who do not see all rows see no figure.
         let is_measured = sees_all(viewer, table.id);
         let routes = table.partitions.routes();

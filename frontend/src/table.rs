@@ -37,6 +37,7 @@ use partita_proto::access::RowPredicate;
 use partita_proto::array::array_of;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::domain::Domains;
+use partita_proto::id::{RoleId, TableId};
 use partita_proto::schema::{Column, Semantic};
 use partita_proto::value::Value;
 
@@ -44,13 +45,24 @@ use crate::copies::choose::{Readable, choose};
 use crate::error::SqlError;
 use crate::ingest::plan::TablePlan;
 use crate::predicate;
-use crate::scan::{PartitionScanExec, RowFilter, ScanSpec};
+use crate::scan::{PartitionScanExec, Reading, RowFilter, ScanSpec};
 use crate::view::ClusterView;
 
 /// Rows that justify another output: each costs the plan an exchange between tasks.
 const ROWS_PER_OUTPUT: usize = 64 * 1024;
 /// Assumed number of values of a key's first column.
 const LEADING_VALUES: usize = 64;
+
+/// View through which a table or another view is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Through {
+    /// Owner of the view that names the table: by the rights of this role it is read.
+    pub(crate) owner: RoleId,
+    /// View that the statement names, which may read the table through others.
+    pub(crate) view: TableId,
+    /// Number of views between the statement and the table.
+    pub(crate) depth: usize,
+}
 
 /// A table at one schema version and one partition map.
 pub(crate) struct PartitionedTable {
@@ -59,11 +71,17 @@ pub(crate) struct PartitionedTable {
     companion: Option<Box<PartitionedTable>>,
     /// The table that is named, if this is a copy that is scanned in its place.
     source: Option<Arc<Table>>,
+    /// True if the table was re-keyed a short while ago.
+    was_rekeyed: bool,
     /// Rows that may be read; `None`: all of them.
     rows: Option<RowPredicate>,
+    /// View through which the table is read.
+    through: Option<Through>,
     view: Arc<ClusterView>,
     state: Arc<SessionState>,
     schema: SchemaRef,
+    /// Positions of these columns among those of the table.
+    shown: Vec<usize>,
     constraints: Constraints,
 }
 
@@ -87,7 +105,28 @@ impl PartitionedTable {
             Self { rows: rows.clone(), ..table }
         };
         let companion = catalog.read_along(table);
-        Self { companion: companion.map(|table| Box::new(new(table))), ..new(table) }
+        Self {
+            companion: companion.map(|table| Box::new(new(table))),
+            was_rekeyed: catalog.was_rekeyed(table.id),
+            ..new(table)
+        }
+    }
+
+    /// The table as a view reads it.
+    pub(crate) fn read_through(self, through: Option<Through>) -> Self {
+        Self { through, ..self }
+    }
+
+    /// View through which the table is read; `None`: the statement names the table itself.
+    pub(crate) fn through(&self) -> Option<Through> {
+        self.through
+    }
+
+    /// The table with its hidden columns, for statements that change rows.
+    pub(crate) fn with_hidden(self) -> Self {
+        let columns = &self.table.schema.columns;
+        let (schema, positions) = (self.table.schema.arrow(), (0..columns.len()).collect());
+        Self { schema, shown: positions, ..self }
     }
 
     /// Definition of the table.
@@ -105,14 +144,19 @@ impl PartitionedTable {
         // Rows in append mode may share a key, so it is no constraint.
         let key: Vec<usize> =
             schema.key_columns().filter_map(|column| schema.index_of(&column.name)).collect();
-        let unique = !schema.options.append_mode && !key.is_empty();
+        let unique = !schema.options.append_mode && !key.is_empty() && !schema.is_keyless();
         let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         Self {
-            schema: schema.arrow(),
+            schema: schema.shown_arrow(),
+            shown: (0..schema.columns.len())
+                .filter(|position| !schema.columns[*position].is_hidden())
+                .collect(),
             constraints: Constraints::new_unverified(constraints),
             companion: None,
             source: None,
+            was_rekeyed: false,
             rows: None,
+            through: None,
             table,
             view,
             state,
@@ -157,7 +201,8 @@ impl PartitionedTable {
         Ok(self.table.partitions.prune(&ranges).len())
     }
 
-    /// Columns to request; for no column, one that is cheap to read and counts the rows, unless others follow.
+    /// Columns to request, by their positions in the schema; for no column, one that is cheap to read and counts the
+    /// rows, unless others follow.
     fn columns(&self, projection: &[usize], others_follow: bool) -> SchemaRef {
         let columns = &self.table.schema.columns;
         let fields_at = |positions: &[usize]| -> SchemaRef {
@@ -166,7 +211,9 @@ impl PartitionedTable {
             Arc::new(Schema::new(fields))
         };
         if !projection.is_empty() || others_follow {
-            return fields_at(projection);
+            let positions: Vec<usize> =
+                projection.iter().map(|position| self.shown[*position]).collect();
+            return fields_at(&positions);
         }
         let cost = |column: &Column| {
             let width = match column.column_type.arrow() {
@@ -212,7 +259,7 @@ impl PartitionedTable {
         parallelism: usize,
     ) -> Result<ScanSpec, SqlError> {
         let schema = &self.table.schema;
-        let all_columns: Vec<usize> = (0..schema.columns.len()).collect();
+        let all_columns: Vec<usize> = (0..self.shown.len()).collect();
         let projection = projection.unwrap_or(&all_columns);
         let output: SchemaRef = Arc::new(self.schema.project(projection)?);
         let mut domains = self.domains(filters)?;
@@ -247,6 +294,9 @@ impl PartitionedTable {
             limit,
             outputs: outputs.min(touched.len() * streams).max(1),
             newest_only: false,
+            reading: Reading::default(),
+            first_by_time: None,
+            order: None,
             at_data: None,
             streams,
             touched,
@@ -331,15 +381,22 @@ impl TableProvider for PartitionedTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let parallelism = state.config().target_partitions();
+        let reading = state.config().get_extension::<Reading>();
+        let reading = reading.map_or_else(Reading::default, |reading| *reading);
+        // Rows of a copy, of two placements of a table, and of one that was a copy until a moment ago are written again
+        // later than they were acknowledged.
+        let is_settled = self.companion.is_none() && self.table.copy.is_none() && !self.was_rekeyed;
+        let bounds = (parallelism, if is_settled { reading } else { reading.linearizable() });
         if let Some(readable) = state.config().get_extension::<Readable>()
             && let Some(copy) = self.nearer_copy(readable.of(&self.table), filters)?
         {
             self.view.metrics().copy_reads.add(1);
-            return copy.scan_own(projection, filters, limit, parallelism);
+            let bounds = (parallelism, reading.linearizable());
+            return copy.scan_own(projection, filters, limit, bounds);
         }
-        let scan = self.scan_own(projection, filters, limit, parallelism)?;
+        let scan = self.scan_own(projection, filters, limit, bounds)?;
         let Some(companion) = &self.companion else { return Ok(scan) };
-        let included = companion.scan_for(self, projection, filters, limit, parallelism)?;
+        let included = companion.scan_for(self, projection, filters, limit, bounds)?;
         UnionExec::try_new(vec![scan, included])
     }
 }
@@ -351,10 +408,11 @@ impl PartitionedTable {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
-        parallelism: usize,
+        (parallelism, reading): (usize, Reading),
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.view.plan(&self.state, &self.table)?;
         let spec = self.spec(&plan, projection, filters, limit, parallelism)?;
+        let spec = ScanSpec { reading, ..spec };
         Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.view))))
     }
 
@@ -365,7 +423,7 @@ impl PartitionedTable {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
-        parallelism: usize,
+        bounds: (usize, Reading),
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let reader_schema = match projection {
             Some(projection) => Arc::new(reader.schema.project(projection)?),
@@ -393,7 +451,7 @@ impl PartitionedTable {
             filter.column_refs().iter().all(|column| self.schema.index_of(&column.name).is_ok())
         };
         let filters: Vec<Expr> = filters.iter().filter(is_applicable).cloned().collect();
-        let scan = self.scan_own(Some(&positions), &filters, limit, parallelism)?;
+        let scan = self.scan_own(Some(&positions), &filters, limit, bounds)?;
         Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
     }
 }

@@ -1,5 +1,5 @@
 //! The cluster as this frontend sees it: the catalog and the members that meta publishes, the nodes, the last known
-//! leaders, and estimated row counts.
+//! leaders, the answers of replicas, and estimated row counts.
 //!
 //! ```text
 //!   meta ── catalog, members ──┐
@@ -11,14 +11,14 @@
 //! Invariant: no result depends on the view being up to date. A node refuses a request by an old route, and the caller
 //! looks up the new one; row counts only order joins.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::execution::SessionState;
 use partita_proto::Error;
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::id::PartitionId;
+use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::member::Members;
 use partita_proto::route::Route;
 use partita_proto::service::DataNodes;
@@ -31,10 +31,13 @@ use crate::ingest::plan::{TablePlan, TablePlans};
 use crate::leaders::Leaders;
 use crate::metrics::FrontendMetrics;
 use crate::quorum;
+use crate::replicas::Replicas;
 use crate::row_counts::RowCounts;
 
 /// Maximum wait for a newer catalog; the caller tries again by whatever catalog there is then.
 const CATALOG_WAIT_MAX: Duration = Duration::from_millis(200);
+/// Maximum wait for the first answer of a node; it is asked again when meta reports of the nodes the next time.
+const GREET_WAIT: Duration = Duration::from_secs(1);
 
 /// The cluster as this frontend sees it, and what every request to it needs.
 pub(crate) struct ClusterView {
@@ -43,6 +46,7 @@ pub(crate) struct ClusterView {
     members: watch::Receiver<Arc<Members>>,
     plans: TablePlans,
     leaders: Leaders,
+    replicas: Arc<Replicas>,
     row_counts: Arc<RowCounts>,
     metrics: Arc<FrontendMetrics>,
     timeout: Duration,
@@ -63,6 +67,7 @@ impl ClusterView {
             members,
             plans: TablePlans::default(),
             leaders: Leaders::default(),
+            replicas: Arc::new(Replicas::new(Arc::clone(&metrics))),
             row_counts: Arc::default(),
             metrics,
             timeout,
@@ -83,6 +88,11 @@ impl ClusterView {
     /// Last known leaders of partitions.
     pub(crate) fn leaders(&self) -> &Leaders {
         &self.leaders
+    }
+
+    /// Replicas by their answers to scans.
+    pub(crate) fn replicas(&self) -> &Arc<Replicas> {
+        &self.replicas
     }
 
     /// Counters of the frontend.
@@ -140,6 +150,32 @@ impl ClusterView {
         let newest_route =
             newest.as_ref().and_then(|table| table.partitions.route(route.partition));
         newest_route.is_none_or(|newest| newest.epoch != route.epoch)
+    }
+
+    /// Contacts each live node once, so that later requests find a connection; returns when meta is gone.
+    pub(crate) async fn meet_nodes(&self) {
+        let mut members = self.members.clone();
+        let mut greeted: BTreeSet<NodeId> = BTreeSet::new();
+        loop {
+            let live: BTreeSet<NodeId> = {
+                let current = members.borrow_and_update();
+                current.iter().filter(|(_, member)| member.live).map(|(node, _)| *node).collect()
+            };
+            greeted.retain(|node| live.contains(node));
+            for node in live {
+                if !greeted.contains(&node) && self.answers(node).await {
+                    greeted.insert(node);
+                }
+            }
+            if members.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn answers(&self, node: NodeId) -> bool {
+        let Ok(service) = self.nodes.node(node) else { return false };
+        matches!(tokio::time::timeout(GREET_WAIT, service.status()).await, Ok(Ok(_)))
     }
 
     /// Waits until the catalog is newer than a version, for at most [`CATALOG_WAIT_MAX`]; returns at once if it is

@@ -39,16 +39,26 @@ use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, Operator, ScalarUDF, TryCast, lit,
 };
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
+use partita_proto::schema::UUID;
 use partita_worker::moments::{Moment, parse_date, ticks};
 use partita_worker::{NOW_ZONE, Zone, call_with_zone, text_of, zoned};
 
 /// Types of times, independent of the session: TIMESTAMPTZ is in UTC. Without a precision they have microseconds, as
-/// in PostgreSQL.
+/// in PostgreSQL. Also UUID, which the planner does not know.
 #[derive(Debug)]
 pub(crate) struct TimeTypes;
 
 impl TypePlanner for TimeTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> Result<Option<FieldRef>> {
+        if matches!(sql_type, SqlType::Uuid) {
+            return Ok(Some(Arc::new(Field::new("", UUID, true))));
+        }
+        if let SqlType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) =
+            sql_type
+        {
+            let time = DataType::Time64(TimeUnit::Microsecond);
+            return Ok(Some(Arc::new(Field::new("", time, true))));
+        }
         let SqlType::Timestamp(precision, zone) = sql_type else { return Ok(None) };
         let unit = match precision {
             None | Some(6) => TimeUnit::Microsecond,

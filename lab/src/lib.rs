@@ -28,6 +28,7 @@ mod meter;
 mod pace;
 mod query;
 mod report;
+mod score;
 mod server;
 mod stages;
 mod statistics;
@@ -62,6 +63,11 @@ pub enum Command {
     Experiment(experiment::Experiment),
     /// Run a workload in a virtual cluster: the effect of a key design, under our split policy and others.
     Sim(Box<partita_hotspot::sim::Options>),
+    /// Score the detector, the scheduler and the advice on all streams in a virtual cluster, and the store on streams and
+    /// filed workloads in a real one.
+    Score(Box<score::Options>),
+    /// Run days with a peak at nine in a virtual cluster: cuts ahead of it, their use, and what was served.
+    Week(partita_hotspot::week::Options),
 }
 
 /// Runs a command.
@@ -80,5 +86,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Design(options) => Box::pin(design::run(&options)).await,
         Command::Experiment(experiment) => Box::pin(experiment::run(&experiment)).await,
         Command::Sim(options) => report::say(&partita_hotspot::sim::run(&options)?),
+        Command::Score(options) => Box::pin(score::run(&options)).await,
+        Command::Week(options) => report::say(&partita_hotspot::week::run(&options)),
     }
 }

@@ -78,8 +78,13 @@ fn main() {
     let (mut observing, mut ticking, mut longest) =
         (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let (mut reports, mut asked, mut transfers) = (0_u64, 0_u64, 0_u64);
-    let unsplittable =
-        |class| Verdict { class, cut: None, hot_key: None, evidence: Evidence::default() };
+    let unsplittable = |class| Verdict {
+        class,
+        cut: None,
+        divisions: Vec::new(),
+        hot_key: None,
+        evidence: Evidence::default(),
+    };
     for second in 1..=SECONDS {
         let now_ms = START_MS + second * 1_000;
         let began = spent();

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::facts::{NodeId, PartitionId, TableId};
+use crate::facts::{HashOf, NodeId, PartitionId, TableId};
 use crate::verdict::{Class, Verdict};
 
 /// Number of a proposal.
@@ -38,12 +38,14 @@ pub enum SplitWhy {
     LeftEdge,
     /// One key is hot: the split separates the others from it.
     IsolateKey,
+    /// The forecast expects a peak, and a split divides it.
+    Forecast,
 }
 
 impl SplitWhy {
     /// All reasons.
-    pub const ALL: [Self; 5] =
-        [Self::Load, Self::Size, Self::RightEdge, Self::LeftEdge, Self::IsolateKey];
+    pub const ALL: [Self; 6] =
+        [Self::Load, Self::Size, Self::RightEdge, Self::LeftEdge, Self::IsolateKey, Self::Forecast];
 
     /// The reason in words, with which the note of a split begins.
     #[must_use]
@@ -54,6 +56,7 @@ impl SplitWhy {
             Self::RightEdge => "it exceeds the partition size and grows at its right end",
             Self::LeftEdge => "it exceeds the partition size and grows at its left end",
             Self::IsolateKey => "one key is hot, and the split separates the others from it",
+            Self::Forecast => "a peak is expected, and a split divides it",
         }
     }
 
@@ -147,6 +150,8 @@ pub enum Step {
         table: TableId,
         /// Number of buckets.
         buckets: u32,
+        /// Columns that are hashed.
+        hash: HashOf,
         /// Class of the hotspot.
         class: Class,
     },

@@ -183,7 +183,12 @@ pub fn classify(
 }
 
 fn unknown(evidence: Evidence) -> Verdict {
-    Verdict { class: Class::Unknown, cut: None, hot_key: None, evidence }
+    plainly(Class::Unknown, evidence)
+}
+
+/// A verdict without a cut and without a key.
+fn plainly(class: Class, evidence: Evidence) -> Verdict {
+    Verdict { class, cut: None, divisions: Vec::new(), hot_key: None, evidence }
 }
 
 /// Applies the rules, in order.
@@ -194,7 +199,7 @@ fn judge(ring: &Ring<'_, '_>, window_s: u32, options: &Options) -> Finding {
         concentration: ring.spots.concentration,
         ..features.evidence()
     };
-    let plain = |class| Verdict { class, cut: None, hot_key: None, evidence: evidence.clone() };
+    let plain = |class| plainly(class, evidence.clone());
     if features.samples.0 < SAMPLES_MIN || features.samples.1 < SAMPLES_MIN {
         return Finding::Unsteady(plain(Class::Unknown));
     }
@@ -228,10 +233,10 @@ fn judge(ring: &Ring<'_, '_>, window_s: u32, options: &Options) -> Finding {
             .moving_prefix
             .is_some_and(|depth| features.tops[depth - 1].prefix == top.prefix);
         return Finding::Sure(if is_moving {
-            Verdict { class: Class::MovingWithin, cut: None, hot_key: None, evidence }
+            plainly(Class::MovingWithin, evidence)
         } else {
             let hot_key = Some(top.prefix.into());
-            Verdict { class: Class::HotKey, cut: None, hot_key, evidence }
+            Verdict { hot_key, ..plainly(Class::HotKey, evidence) }
         });
     }
     if features.append_high > APPEND_MOST {
@@ -258,7 +263,7 @@ fn judge(ring: &Ring<'_, '_>, window_s: u32, options: &Options) -> Finding {
         // one side.
         None if features.contained_most >= CONTAINED_MIN => {
             let evidence = Evidence { contained: features.contained_most, ..evidence };
-            Finding::Sure(Verdict { class: Class::ScanBound, cut: None, hot_key: None, evidence })
+            Finding::Sure(plainly(Class::ScanBound, evidence))
         }
         None => Finding::Sure(plain(Class::Unsplittable)),
     }
@@ -275,7 +280,7 @@ fn proposed(
     if features.append_high.max(features.append_low) < APPEND_SHOWN {
         return Finding::Sure(divided(features, best, evidence));
     }
-    let plain = |class| Verdict { class, cut: None, hot_key: None, evidence: evidence.clone() };
+    let plain = |class| plainly(class, evidence.clone());
     if !ring.is_long() {
         return Finding::Unsteady(plain(Class::Unknown));
     }
@@ -328,6 +333,7 @@ fn divided(features: &Features<'_>, best: &Candidate<'_>, evidence: &Evidence) -
             key: best.key.into(),
             larger_share: best.predicted.max(best.new.larger()).clamp(0.5, 1.0),
         }),
+        divisions: features.divisions.clone(),
         hot_key: None,
         evidence: evidence.clone(),
     }

@@ -28,6 +28,15 @@ pub enum Tail {
     Left,
 }
 
+/// Columns by whose hash new rows are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HashOf {
+    /// Those that identify series: the rows of one series stay together.
+    Series,
+    /// All columns of the key: the rows of one series are spread, too.
+    Key,
+}
+
 /// Remedy for a hotspot that no split helps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remedy {
@@ -36,7 +45,7 @@ pub enum Remedy {
     /// Advice is shown.
     #[default]
     Advise,
-    /// An append-only table gets hash buckets for its new rows.
+    /// An append-only table gets hash buckets for its new rows, and another one for all of its rows.
     Auto,
 }
 
@@ -56,12 +65,21 @@ pub struct TableFacts {
     pub partitions_max: usize,
     /// True if rows are only ever added: then new rows may get another placement.
     pub append_only: bool,
+    /// True if all rows may get another placement, in the background and while they are written. This costs a copy of the
+    /// table.
+    pub moves_rows: bool,
     /// End at which the table grows.
     pub tail: Tail,
     /// Present number of hash buckets; 1 when it is not placed by hash.
     pub buckets: u32,
+    /// Columns by whose hash its rows are placed; `None` when they are not placed by hash.
+    pub hash_of: Option<HashOf>,
+    /// True if rows that share the values of some columns must not be separated.
+    pub keeps_together: bool,
     /// Remedy for hotspots.
     pub remedy: Remedy,
+    /// Time for which two neighbours must have been quiet before they are merged, milliseconds.
+    pub merge_after_ms: u64,
 }
 
 /// Default partition size, 512 MiB: such a partition moves in seconds over a gigabit link, and there are few enough of
@@ -70,6 +88,8 @@ pub const PARTITION_BYTES: u64 = 512 << 20;
 /// Default maximum number of partitions of a table. `YDB`'s 50 is reached too soon, by users and by splits in vain;
 /// those are limited by other means here.
 pub const PARTITIONS_MAX: usize = 4096;
+/// Default time of quiet before a merge, an hour: a lunch break keeps its partitions.
+pub const MERGE_AFTER_MS: u64 = 60 * 60 * 1_000;
 
 impl Default for TableFacts {
     fn default() -> Self {
@@ -80,9 +100,13 @@ impl Default for TableFacts {
             partitions_min: 1,
             partitions_max: PARTITIONS_MAX,
             append_only: false,
+            moves_rows: false,
             tail: Tail::None,
             buckets: 1,
+            hash_of: None,
+            keeps_together: false,
             remedy: Remedy::Advise,
+            merge_after_ms: MERGE_AFTER_MS,
         }
     }
 }
@@ -117,7 +141,7 @@ pub struct PartitionFacts {
     pub leader: Option<NodeId>,
     /// Time of its creation, milliseconds.
     pub born_ms: u64,
-    /// Time until which it must not be merged (it was split by hand), milliseconds.
+    /// Time until which it is not merged with its left neighbour (it was cut off by hand), milliseconds; 0: not pinned.
     pub pinned_until_ms: u64,
     /// True if it was split at the edge at which it grew, and is full: it may be larger than others.
     pub full: bool,

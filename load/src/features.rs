@@ -17,7 +17,7 @@ use crate::rows::{
     Half, Row, Sides, Top, drift_beside, drift_of_column, drift_of_keys, drift_within, share_of,
     top,
 };
-use crate::verdict::Evidence;
+use crate::verdict::{Division, Evidence};
 
 /// Number of quantiles that give candidate cuts: every 5 % of the older half.
 const QUANTILES: u32 = 19;
@@ -44,6 +44,10 @@ const TURNS_MIN: f64 = 0.2;
 const TOWARDS_MAX: f64 = 0.12;
 /// Predicted share up to which a cut is worth a closer look.
 const PROMISE_MIN: f64 = 0.80;
+/// Number of parts whose borders are looked for among the candidates: more than a partition is cut into at once.
+const PARTS: u32 = 16;
+/// Maximum share of scans across one of these borders: every one is a scan of two partitions afterwards.
+const CONTAINED_MAX: f64 = 0.1;
 /// Balance that a shorter cut may cost, because it keeps related rows together.
 const SHORTER_WORTH: f64 = 0.05;
 /// Probability that a newer key is greater than an older one, from which the keys behind a prefix move.
@@ -82,6 +86,8 @@ pub(crate) struct Features<'s> {
     /// Number of columns of a key.
     pub(crate) columns: usize,
     pub(crate) best: Option<Candidate<'s>>,
+    /// Candidates that divide the load into about equal parts, ascending.
+    pub(crate) divisions: Vec<Division>,
     /// The largest share of scans across a candidate, however bad a cut it is.
     pub(crate) contained_most: f64,
     /// The largest change of the share right of a place from the older to the newer half, and its interpretation.
@@ -137,6 +143,7 @@ impl<'s> Features<'s> {
             samples: (0, 0),
             columns,
             best: None,
+            divisions: Vec::new(),
             contained_most: 0.0,
             shift: 0.0,
             motion: Motion::Steady,
@@ -271,6 +278,7 @@ impl<'s> Features<'s> {
                         || is_approached(cut, old, new, moving_depth.min(candidate.depth)))
             });
         }
+        self.divisions = divisions(&candidates);
         self.best = choose(candidates);
     }
 
@@ -369,6 +377,34 @@ fn predict(candidate: &Candidate<'_>, moved: f64, window_s: f64) -> f64 {
     let right = (candidate.new.right + moved * steps).clamp(0.0, 1.0 - contained);
     // An improvement without action is not promised.
     Sides { left: 1.0 - contained - right, right, contained }.larger().max(candidate.new.larger())
+}
+
+/// Candidates at the borders of [`PARTS`] equal parts: of those about as near, the one with the fewest columns. Only
+/// shares that stay count, because nobody looks again before the cuts are made.
+fn divisions(candidates: &[Candidate<'_>]) -> Vec<Division> {
+    let stays = |candidate: &&Candidate<'_>| {
+        candidate.new.contained <= CONTAINED_MAX && candidate.predicted <= candidate.new.larger()
+    };
+    let steady: Vec<&Candidate<'_>> = candidates.iter().filter(stays).collect();
+    let mut divisions: Vec<Division> = Vec::new();
+    for number in 1..PARTS {
+        let place = f64::from(number) / f64::from(PARTS);
+        let distance = |candidate: &Candidate<'_>| (candidate.new.left - place).abs();
+        let nearest =
+            steady.iter().map(|candidate| distance(candidate)).fold(f64::INFINITY, f64::min);
+        let nearby =
+            steady.iter().filter(|candidate| distance(candidate) <= nearest + SHORTER_WORTH / 2.0);
+        let best =
+            nearby.min_by(|a, b| a.depth.cmp(&b.depth).then(distance(a).total_cmp(&distance(b))));
+        let Some(best) = best else { break };
+        let is_next = divisions
+            .last()
+            .is_none_or(|last| *best.key > *last.key && best.new.left > last.left_share);
+        if is_next {
+            divisions.push(Division { key: best.key.into(), left_share: best.new.left });
+        }
+    }
+    divisions
 }
 
 /// The candidate with the best prediction; among about equal ones, the one with the fewest columns.

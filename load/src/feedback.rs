@@ -43,9 +43,12 @@ pub(crate) fn judge(why: SplitWhy, left_s: f64, right_s: f64) -> Judgement {
     let share = left_s.max(right_s) / sum;
     match why {
         // These are made for their bytes; and of the two splits around a hot key one may well divide nothing.
-        SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge | SplitWhy::IsolateKey => {
-            Judgement::Open(Some(share))
-        }
+        // What is cut ahead of a peak is judged when the peak has ended.
+        SplitWhy::Size
+        | SplitWhy::RightEdge
+        | SplitWhy::LeftEdge
+        | SplitWhy::IsolateKey
+        | SplitWhy::Forecast => Judgement::Open(Some(share)),
         SplitWhy::Load if share > IN_VAIN_SHARE => Judgement::InVain(share),
         SplitWhy::Load => Judgement::Useful(share),
     }

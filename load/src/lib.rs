@@ -33,7 +33,7 @@ pub use random::{Random, mix};
 pub use reservoir::{Reservoir, Slot};
 pub use sample::{Sample, Sketch, Tick};
 pub use sampler::{Columns, RING_ENGAGED_S, RING_IDLE_S, SAMPLES_PER_SECOND, Sampler};
-pub use verdict::{Class, Cut, Evidence, Verdict};
+pub use verdict::{Class, Cut, Division, Evidence, Verdict};
 
 // The scheduler.
 mod action;
@@ -41,8 +41,11 @@ mod advice;
 mod balance;
 mod facts;
 mod feedback;
+mod forecast;
 mod merge;
 mod offered;
+mod plan;
+mod rekey;
 mod rotation;
 mod schedule;
 mod shape;
@@ -59,8 +62,12 @@ pub use advice::{
     advise, buckets_for,
 };
 pub use facts::{
-    NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId, Remedy,
-    TableFacts, TableId, Tail,
+    HashOf, MERGE_AFTER_MS, NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts,
+    PartitionId, Remedy, TableFacts, TableId, Tail,
+};
+pub use forecast::{
+    CELLS_MAX, DAY_SLOTS, DAYS_KEPT, Decided, FORECASTS_MAX, Forecast, Forecaster, Held, LEAD_MS,
+    LIKELY, PEAK_MIN, Planned, PlannedCut, SLOT_MS, STEP_MS, SavedCell, TABLES_MAX, demand,
 };
 pub use offered::{Capacity, Offered, capacity, offered};
 pub use rotation::{Rotation, rotating, rotation};

@@ -1,18 +1,19 @@
 //! Decides when two neighbours are merged: when both have been cold and small for long.
 //!
 //! Hysteresis keeps a split and a merge from undoing each other: a partition split at rho 0.50 is merged below 0.20 *in
-//! sum*, by the greatest second of five minutes rather than an average; a split by load stays for an hour; and when
-//! load splits again what was merged within a day, that hour becomes four, then sixteen, then a day. A load that comes
-//! and goes every day or every hour therefore keeps its partitions.
+//! sum*, by the greatest second of five minutes rather than an average, and after an hour (or what the table's owner says)
+//! in which neither was that busy alone; a split by load stays for an hour; and when load splits again what was merged
+//! within a day, that hour becomes four, then sixteen, then a day. A load that comes and goes every hour therefore keeps
+//! its partitions.
 //!
 //! Invariants: pure functions of small views.
 
+use crate::window::{WARM_RHO, seconds};
+
 /// Maximum sum of both maxima of rho over five minutes; splits begin at 0.50 (YDB: 0.7 of the threshold).
-pub(crate) const RHO_SUM_MAX: f64 = 0.20;
+pub(crate) const RHO_SUM_MAX: f64 = WARM_RHO;
 /// Maximum sum of both sizes, as a share of the size to split at (YDB: one half).
 pub(crate) const SIZE_SUM_SHARE: f64 = 0.5;
-/// Minimum age of both partitions, whatever created them (YDB: 10 min).
-pub(crate) const AGE_MIN_MS: u64 = 10 * 60 * 1_000;
 /// Time for which a split by load is not merged (TiKV and YDB: 1 h).
 pub(crate) const AFTER_LOAD_SPLIT_MS: u64 = 60 * 60 * 1_000;
 /// Maximum to which that time grows by repetition.
@@ -28,7 +29,8 @@ pub(crate) struct Side {
     /// Greatest 1-second rho of five minutes, writes and reads.
     pub(crate) rho_max: f64,
     pub(crate) size_bytes: u64,
-    pub(crate) born_ms: u64,
+    /// Last time at which it was warm, milliseconds; at least that of its birth.
+    pub(crate) quiet_since_ms: u64,
     /// Second of the last report.
     pub(crate) seen_s: u32,
     /// True if an action holds it, or it is being watched after a split.
@@ -46,6 +48,8 @@ pub(crate) struct TableView {
     pub(crate) partitions: usize,
     pub(crate) partitions_min: usize,
     pub(crate) partition_bytes: u64,
+    /// Time for which both must have been quiet, milliseconds.
+    pub(crate) merge_after_ms: u64,
     /// True while a merge is in progress; one at a time.
     pub(crate) merging: bool,
 }
@@ -60,8 +64,8 @@ pub(crate) fn may_merge(
     let settled = |side: &Side| {
         !side.busy
             && now_ms >= side.not_before_ms
-            && now_ms >= side.born_ms.saturating_add(AGE_MIN_MS)
-            && crate::window::seconds(now_ms).saturating_sub(side.seen_s) <= SEEN_WITHIN_S
+            && now_ms >= side.quiet_since_ms.saturating_add(table.merge_after_ms)
+            && seconds(now_ms).saturating_sub(side.seen_s) <= SEEN_WITHIN_S
     };
     let size = left_side.size_bytes.saturating_add(right_side.size_bytes) as f64;
     table.automatic
@@ -88,6 +92,7 @@ pub(crate) fn hold_after_split(now_ms: u64, merged_ms: Option<u64>, last_hold_ms
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::MERGE_AFTER_MS;
 
     const NOW: u64 = 100 * 60 * 60 * 1_000;
 
@@ -95,8 +100,8 @@ mod tests {
         Side {
             rho_max: 0.05,
             size_bytes: 10,
-            born_ms: NOW - AGE_MIN_MS,
-            seen_s: crate::window::seconds(NOW),
+            quiet_since_ms: NOW - MERGE_AFTER_MS,
+            seen_s: seconds(NOW),
             busy: false,
             not_before_ms: 0,
             key_epoch: 0,
@@ -109,6 +114,7 @@ mod tests {
             partitions: 3,
             partitions_min: 2,
             partition_bytes: 100,
+            merge_after_ms: MERGE_AFTER_MS,
             merging: false,
         }
     }
@@ -116,6 +122,10 @@ mod tests {
     #[test]
     fn cold_small_old_neighbours_are_joined() {
         assert!(may_merge(NOW, &table(), &cold(), &cold()));
+        // Sooner where the table's owner says so.
+        let soon = TableView { merge_after_ms: 60_000, ..table() };
+        let young = Side { quiet_since_ms: NOW - 60_000, ..cold() };
+        assert!(may_merge(NOW, &soon, &young, &young));
     }
 
     #[test]
@@ -126,7 +136,7 @@ mod tests {
         };
         refused(Side { rho_max: 0.15, ..cold() });
         refused(Side { size_bytes: 40, ..cold() });
-        refused(Side { born_ms: NOW - AGE_MIN_MS + 1, ..cold() });
+        refused(Side { quiet_since_ms: NOW - MERGE_AFTER_MS + 1, ..cold() });
         refused(Side { seen_s: cold().seen_s - 61, ..cold() });
         refused(Side { busy: true, ..cold() });
         refused(Side { not_before_ms: NOW + 1, ..cold() });
@@ -136,6 +146,7 @@ mod tests {
             TableView { partitions: 2, ..table() },
             TableView { partitions: 1, partitions_min: 0, ..table() },
             TableView { merging: true, ..table() },
+            TableView { merge_after_ms: MERGE_AFTER_MS + 1, ..table() },
         ] {
             assert!(!may_merge(NOW, &table, &cold(), &cold()), "{table:?}");
         }

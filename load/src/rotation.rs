@@ -103,7 +103,7 @@ pub fn rotation(members: &[(PartitionId, Vec<(u64, u64)>)], end: u64) -> Option<
 pub fn rotating(verdict: Verdict, rotation: &Rotation) -> Verdict {
     let mut evidence = verdict.evidence;
     evidence.concentration = rotation.concentration;
-    Verdict { class: Class::Rotating, cut: None, hot_key: None, evidence }
+    Verdict { class: Class::Rotating, cut: None, divisions: Vec::new(), hot_key: None, evidence }
 }
 
 /// The spells of a load: seconds in a row in which the same place is the busiest.
@@ -177,6 +177,7 @@ mod tests {
         let verdict = Verdict {
             class: Class::StaticRange,
             cut: Some(Cut { key: Box::from([1]), larger_share: 0.5 }),
+            divisions: Vec::new(),
             hot_key: None,
             evidence: Evidence { p_out: 0.5, ..Evidence::default() },
         };

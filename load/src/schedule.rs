@@ -1,5 +1,5 @@
 //! The scheduler: keeps the state of tables, nodes, partitions and their load, and proposes splits, merges, moves and
-//! remedies. The rules themselves are in `split.rs`, `merge.rs`, `balance.rs` and `feedback.rs`.
+//! remedies. The rules themselves are in `split.rs`, `merge.rs`, `balance.rs`, `feedback.rs` and `forecast.rs`.
 //!
 //! ```text
 //!   set_table, set_node, set_partitions ──▶ ┌──────────┐
@@ -21,6 +21,7 @@
 //! - a report costs a look-up and a few additions; a tick costs time for hot and large partitions, for each node, and
 //!   for a fixed part of all partitions ([`ROUND_S`]).
 
+mod ahead;
 mod heat;
 mod index;
 mod moves;
@@ -38,6 +39,7 @@ use crate::rotation::Rotation;
 use crate::tokens::Tokens;
 use crate::verdict::Verdict;
 use crate::window::{HOT_PRESSURE, PartitionReport};
+use ahead::Ahead;
 use heat::Heat;
 use orders::{Order, Watch};
 use past::Past;
@@ -106,6 +108,9 @@ pub struct Scheduler {
     /// Tables whose load rotates over their partitions, with the time since when each does without a rest.
     rotating: BTreeMap<TableId, Option<u64>>,
     pasts: BTreeMap<u32, Past>,
+    /// Times until which partitions stay apart from their left neighbours.
+    pins: BTreeMap<u32, u64>,
+    ahead: Ahead,
     orders: BTreeMap<ActionId, Order>,
     watches: BTreeMap<ActionId, Watch>,
     /// Watches to which a partition's work counts, each with the side (0 left, 1 right).
@@ -134,6 +139,8 @@ impl Scheduler {
             failed: BTreeSet::new(),
             rotating: BTreeMap::new(),
             pasts: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            ahead: Ahead::default(),
             orders: BTreeMap::new(),
             watches: BTreeMap::new(),
             watched: BTreeMap::new(),
@@ -199,8 +206,9 @@ impl Scheduler {
                 self.places.insert(table, left_slot, facts)
             };
             if facts.pinned_until_ms > 0 {
-                let past = self.past_mut(slot);
-                past.merge_ready_ms = past.merge_ready_ms.max(facts.pinned_until_ms);
+                self.pins.insert(slot, facts.pinned_until_ms);
+            } else {
+                self.pins.remove(&slot);
             }
             slots.push(slot);
             left_slot = slot;
@@ -291,11 +299,13 @@ impl Scheduler {
         self.cool_and_judge(now_ms, judge);
         self.measure_nodes(now_ms);
         self.split_hot(now_ms, &mut actions);
+        self.split_ahead(now_ms, &mut actions);
         self.split_large(now_ms, &mut actions);
         self.rekey(now_ms, &mut actions);
         self.walk(now_ms, &mut actions);
         if self.options.balance {
             self.balance(now_ms, &mut actions);
+            self.place_ahead(now_ms, &mut actions);
         }
         actions
     }
@@ -326,6 +336,8 @@ impl Scheduler {
         self.heat.remove(&slot);
         self.large.remove(&slot);
         self.pasts.remove(&slot);
+        self.pins.remove(&slot);
+        self.ahead.forget(slot);
         self.watched.remove(&slot);
         self.places.remove(slot);
     }

@@ -110,6 +110,15 @@ pub struct Cut {
     pub larger_share: f64,
 }
 
+/// A place at which the load can be divided, one of several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    /// First key behind the place.
+    pub key: Box<[u8]>,
+    /// Share of the load before it, judged on samples from which it was not chosen.
+    pub left_share: f64,
+}
+
 /// The numbers behind a verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
@@ -164,6 +173,9 @@ pub struct Verdict {
     pub class: Class,
     /// Split key, for classes that a cut helps.
     pub cut: Option<Cut>,
+    /// Places that divide a load that stays in place into about sixteen equal parts, ascending by key and share; fewer
+    /// where keys have more than that each. Empty for other loads.
+    pub divisions: Vec<Division>,
     /// The hot key (or leading part of one), for [`Class::HotKey`].
     pub hot_key: Option<Box<[u8]>>,
     /// Numbers behind the verdict.

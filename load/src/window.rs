@@ -42,6 +42,8 @@ pub(crate) const HOT_RHO: f64 = 0.50;
 /// ... or share of refused requests or of throttled time (the sign of overload where the lane itself is not the
 /// bottleneck; HBase's idea).
 pub(crate) const HOT_PRESSURE: f64 = 0.01;
+/// Rho from which a second is warm: two neighbours of which one had such a second are too busy to be merged.
+pub(crate) const WARM_RHO: f64 = 0.20;
 /// Half-lives of the averages: 10 s to act on, 60 s to balance on, 600 s to show. Each is derived from the longest:
 /// 2^(-t/60) = (2^(-t/600))^10.
 const LONGEST_HALF_LIFE_S: f64 = 600.0;
@@ -205,6 +207,7 @@ pub(crate) struct Window {
     held_back: f32,
     size_kib: u32,
     seen_s: u32,
+    warm_s: u32,
     max_at: u32,
     max: [u16; MAX_WINDOWS],
     hot: u16,
@@ -281,6 +284,9 @@ impl Window {
         // The maximum and the hot seconds take the busier of lane and reads.
         let busy = rho.max(reads);
         self.raise_max(now_ms, busy);
+        if busy >= WARM_RHO {
+            self.warm_s = seconds(now_ms);
+        }
         self.remember_heat(gap_ms, busy >= HOT_RHO || pressure >= HOT_PRESSURE);
         Some(Span { work_s: (rho + reads) * gap_s })
     }
@@ -353,6 +359,11 @@ impl Window {
         self.seen_s
     }
 
+    /// The last warm second, since the Unix epoch; 0 if there was none.
+    pub(crate) fn warm_s(&self) -> u32 {
+        self.warm_s
+    }
+
     pub(crate) fn rates(&self, now_ms: u64) -> Rates {
         Rates {
             rho_10: self.rho_10(),
@@ -379,8 +390,13 @@ impl Window {
     /// continue; the right part, returned, begins with the rest, until its own counters arrive. Both have the parent's
     /// maximum, so that no part counts as cold before it was observed for five minutes; neither is hot yet.
     pub(crate) fn cut(&mut self, load_share: f64, size_share: f64) -> Self {
-        let mut right =
-            Self { max: self.max, max_at: self.max_at, seen_s: self.seen_s, ..Self::default() };
+        let mut right = Self {
+            max: self.max,
+            max_at: self.max_at,
+            seen_s: self.seen_s,
+            warm_s: self.warm_s,
+            ..Self::default()
+        };
         right.scale(self, 1.0 - load_share, 1.0 - size_share);
         let parent = self.clone();
         self.scale(&parent, load_share, size_share);
@@ -421,6 +437,7 @@ impl Window {
         self.turned_away = self.turned_away.max(neighbour.turned_away);
         self.held_back = self.held_back.max(neighbour.held_back);
         self.size_kib = self.size_kib.saturating_add(neighbour.size_kib);
+        self.warm_s = self.warm_s.max(neighbour.warm_s);
         self.raise_max(now_ms, sum);
     }
 }

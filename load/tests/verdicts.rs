@@ -146,6 +146,7 @@ fn reads_that_no_cut_helps_are_hot_and_others_stay_as_they_are() {
         let verdict = Verdict {
             class,
             cut: None,
+            divisions: Vec::new(),
             hot_key: Some(key(1, 2)),
             evidence: Evidence { p_out: 0.9, ..Evidence::default() },
         };
@@ -158,7 +159,7 @@ fn reads_that_no_cut_helps_are_hot_and_others_stay_as_they_are() {
     // The reason why reads are hot is a matter of name.
     let hot = |class| {
         let evidence = Evidence { reads: true, ..Evidence::default() };
-        Verdict { class, cut: None, hot_key: None, evidence }
+        Verdict { class, cut: None, divisions: Vec::new(), hot_key: None, evidence }
     };
     let recent = [hot(Class::ReadHot), hot(Class::Sweep), hot(Class::HotKey)];
     assert_eq!(confirm(&recent).class, Class::HotKey);

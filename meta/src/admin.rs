@@ -52,7 +52,7 @@ impl Core {
                     None => self.middle_of(partition).await?,
                 };
                 let reason = self.by_hand();
-                self.reshape_and_wait(&Command::Split { partition, at: cut, reason })
+                self.reshape_and_wait(&Command::Split { partition, at: cut, reason, leader: None })
                     .await
                     .map(drop)
             }

@@ -16,10 +16,14 @@ use partita_proto::schema::{
     Column, MergeMode, Semantic, TableOptions, TableSchema, validate_name,
 };
 use partita_proto::service::TableChange;
+use partita_proto::stored_view::ViewDefinition;
 
 use crate::catalog::TableRecord;
 use crate::create::check_options;
 use crate::expression::mentions;
+
+/// SQLSTATE of a definition that does not fit what is there.
+const INVALID_TABLE_DEFINITION: &str = "42P16";
 
 /// A table's columns after a change.
 #[derive(Debug)]
@@ -58,6 +62,24 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         }
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+        TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
+        TableChange::MoveColumn { column, after: predecessor } => {
+            move_column(&mut schema, column, predecessor.as_deref())?
+        }
+        TableChange::AddCheck(check) => {
+            if schema.checks.iter().any(|present| present.name == check.name) {
+                let name = check.name.clone();
+                return Err(Error::AlreadyExists { kind: "constraint", name });
+            }
+            schema.checks.push(check.clone());
+            true
+        }
+        TableChange::DropCheck(name) => drop_check(&mut schema, name)?,
+        TableChange::SetComment { column, comment } => {
+            let position = position(&schema, column)?;
+            let previous = &mut schema.columns[position].comment;
+            std::mem::replace(previous, comment.clone()) != *comment
+        }
         TableChange::Rename(_) | TableChange::Repartition { .. } => false,
     };
     if !changed {
@@ -210,7 +232,7 @@ fn drop_column(
             "column \"{name}\" decides in which partition a row is and cannot be dropped"
         )));
     }
-    refuse_if_generated_from(schema, name, "dropped")?;
+    refuse_if_used(schema, name, "dropped")?;
     Ok(schema.columns.remove(index).storage_name)
 }
 
@@ -223,13 +245,28 @@ fn rename_column(schema: &mut TableSchema, old_name: &str, new_name: &str) -> Re
     if schema.column(new_name).is_some() {
         return Err(Error::AlreadyExists { kind: "column", name: new_name.to_owned() });
     }
-    // The expression is SQL text: it would name a column that no longer exists.
-    refuse_if_generated_from(schema, old_name, "renamed")?;
+    refuse_if_used(schema, old_name, "renamed")?;
     new_name.clone_into(&mut schema.columns[index].name);
     Ok(true)
 }
 
-fn refuse_if_generated_from(schema: &TableSchema, name: &str, change: &str) -> Result<(), Error> {
+fn drop_check(schema: &mut TableSchema, name: &str) -> Result<bool, Error> {
+    let position = schema.checks.iter().position(|check| check.name == name);
+    let position =
+        position.ok_or_else(|| Error::NotFound { kind: "constraint", name: name.to_owned() })?;
+    schema.checks.remove(position);
+    Ok(true)
+}
+
+/// Refuses a change of a column that a generated column or a constraint needs: their expressions are SQL texts, which
+/// would name a column that no longer exists.
+fn refuse_if_used(schema: &TableSchema, name: &str, change: &str) -> Result<(), Error> {
+    if let Some(check) = schema.checks.iter().find(|check| mentions(&check.expression, name)) {
+        return Err(Error::InvalidInput(format!(
+            "column \"{name}\" cannot be {change}, because constraint \"{}\" uses it",
+            check.name
+        )));
+    }
     let user = schema.columns.iter().find(|column| {
         column.name != name
             && column.generated.as_deref().is_some_and(|expression| mentions(expression, name))
@@ -279,6 +316,76 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
     Ok(true)
 }
 
+/// Moves a column behind another one, or to the front. Rows are stored by name, so none changes.
+fn move_column(
+    schema: &mut TableSchema,
+    name: &str,
+    predecessor: Option<&str>,
+) -> Result<bool, Error> {
+    let present = position(schema, name)?;
+    if predecessor == Some(name) {
+        return Err(Error::InvalidInput(format!("column \"{name}\" cannot stand after itself")));
+    }
+    let previous = predecessor.map(|predecessor| position(schema, predecessor)).transpose()?;
+    // The others move up by one when the column is taken out.
+    let target = previous.map_or(0, |previous| previous + usize::from(previous < present));
+    if target == present {
+        return Ok(false);
+    }
+    let column = schema.columns.remove(present);
+    schema.columns.insert(target, column);
+    Ok(true)
+}
+
+/// Replaces the query of a view. As in PostgreSQL, its columns keep their names, types and order, because others may
+/// use them; more may follow.
+fn set_view(
+    schema: &mut TableSchema,
+    columns: &[Column],
+    definition: &ViewDefinition,
+) -> Result<bool, Error> {
+    let invalid = |message: String| {
+        Err(Error::Query { sqlstate: INVALID_TABLE_DEFINITION.to_owned(), message, hint: None })
+    };
+    if columns.len() < schema.columns.len() {
+        return invalid("cannot drop columns from view".to_owned());
+    }
+    let mut replaced = Vec::with_capacity(columns.len());
+    for (position, column) in columns.iter().enumerate() {
+        let Some(present) = schema.columns.get(position) else {
+            let id = schema.next_column;
+            schema.next_column = ColumnId(id.0.saturating_add(1));
+            replaced.push(Column { id, ..column.clone() });
+            continue;
+        };
+        if present.name != column.name {
+            return invalid(format!(
+                "cannot change name of view column \"{}\" to \"{}\"",
+                present.name, column.name
+            ));
+        }
+        if (present.column_type, present.length, present.json)
+            != (column.column_type, column.length, column.json)
+        {
+            return invalid(format!(
+                "cannot change data type of view column \"{}\" from {} to {}",
+                present.name,
+                present.type_sql(),
+                column.type_sql()
+            ));
+        }
+        replaced.push(Column {
+            id: present.id,
+            comment: present.comment.clone(),
+            ..column.clone()
+        });
+    }
+    let is_same = schema.columns == replaced && schema.view.as_ref() == Some(definition);
+    schema.columns = replaced;
+    schema.view = Some(definition.clone());
+    Ok(!is_same)
+}
+
 /// Adds an index to a column, or replaces the column's index of that kind.
 fn set_index(
     schema: &mut TableSchema,
@@ -322,6 +429,8 @@ fn drop_index(schema: &mut TableSchema, column: &str, kind: IndexKind) -> Result
     Ok(true)
 }
 
+/// Position of a column that clients see.
 fn position(schema: &TableSchema, name: &str) -> Result<usize, Error> {
-    schema.index_of(name).ok_or_else(|| Error::NotFound { kind: "column", name: name.to_owned() })
+    let position = schema.index_of(name).filter(|position| !schema.columns[*position].is_hidden());
+    position.ok_or_else(|| Error::NotFound { kind: "column", name: name.to_owned() })
 }

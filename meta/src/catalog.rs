@@ -30,8 +30,10 @@
 //!   node that was removed;
 //! - only tables that are ready or being altered are published, and copies that are being made anew;
 //! - owners, grants, memberships and tokens name roles, objects and organisations that exist;
-//! - a copy has a source in its database that is visible and no copy itself, and the source's key columns in some order;
-//! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists.
+//! - a copy has a source in its database that is visible and no copy itself, and the source's key columns in some order,
+//!   unless it is retired and has only the partitions that the source had before it was re-keyed;
+//! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists;
+//! - no sequence has the name of a table of its database, and one of a column goes with it.
 
 mod check;
 
@@ -46,14 +48,15 @@ use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::catalog_history::{CatalogHistory, Leadership};
 use partita_proto::generation::Generation;
 use partita_proto::id::{
-    BOOTSTRAP_ROLE, DatabaseId, Epoch, NodeId, OrgId, PartitionId, ReplicaId, RoleId, TableId,
-    TaskId, TokenId,
+    BOOTSTRAP_ROLE, DatabaseId, Epoch, NodeId, OrgId, PartitionId, ReplicaId, RoleId, SequenceId,
+    TableId, TaskId, TokenId,
 };
 use partita_proto::label::Labels;
 use partita_proto::materialized::{CopyOf, CopyState};
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
+use partita_proto::sequence::Sequence;
 use partita_proto::service::RequestId;
 use partita_proto::task::{Task, TaskEntry, TaskState};
 
@@ -99,6 +102,8 @@ pub(crate) struct DatabaseRecord {
     pub(crate) owner: RoleId,
     /// True if line protocol creates neither tables nor columns.
     pub(crate) explicit: bool,
+    /// Owner's comment.
+    pub(crate) comment: Option<String>,
 }
 
 /// A table as recorded in the catalog.
@@ -143,6 +148,16 @@ impl TableRecord {
         self.is_visible() || (self.phase == Phase::Creating && is_renewed)
     }
 
+    /// True if the table is a copy that takes the place of its source, or has done so.
+    pub(crate) fn is_rekeying(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.is_rekeying())
+    }
+
+    /// True if the table has the former partitions of one that was re-keyed.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.state == CopyState::Retired)
+    }
+
     /// True if the table holds its name.
     pub(crate) fn is_named(&self) -> bool {
         self.phase != Phase::Dropping
@@ -167,6 +182,11 @@ pub(crate) struct PartitionRecord {
     pub(crate) target: Option<Target>,
     /// The split or merge under way.
     pub(crate) reshaping: Option<Reshaping>,
+    /// Node that led the partition when it was split off, where clients look for its leader first.
+    pub(crate) first_leader: Option<NodeId>,
+    /// Time at which an operator chose the partition's first key, in CREATE TABLE or by a split: milliseconds since 1970,
+    /// 0 if unknown. `None`: chosen automatically, or recorded by an earlier version.
+    pub(crate) cut_by_hand_ms: Option<i64>,
 }
 
 impl PartitionRecord {
@@ -246,6 +266,7 @@ pub(crate) struct Counters {
     /// Version at which roles, grants, organisations or tokens changed last.
     pub(crate) access: u64,
     pub(crate) task: TaskId,
+    pub(crate) sequence: SequenceId,
 }
 
 /// One record that changes.
@@ -285,6 +306,8 @@ pub(crate) enum Edit {
     TaskGone(TaskId),
     TaskState(Arc<TaskState>),
     TaskStateGone(TaskId),
+    Sequence(Arc<Sequence>),
+    SequenceGone(SequenceId),
     /// Remembers a change in this place, instead of the one that was there.
     Remember(u64, Arc<Remembered>),
 }
@@ -344,6 +367,7 @@ pub(crate) struct State {
     access: Access,
     tasks: BTreeMap<TaskId, Arc<Task>>,
     task_states: BTreeMap<TaskId, Arc<TaskState>>,
+    sequences: BTreeMap<SequenceId, Arc<Sequence>>,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
     table_names: BTreeMap<DatabaseId, BTreeMap<String, TableId>>,
@@ -370,6 +394,7 @@ impl State {
             role: RoleId(1),
             access: 0,
             task: TaskId(1),
+            sequence: SequenceId(1),
         };
         Self {
             counters,
@@ -385,6 +410,7 @@ impl State {
             access: Access::default(),
             tasks: BTreeMap::new(),
             task_states: BTreeMap::new(),
+            sequences: BTreeMap::new(),
             database_names: BTreeMap::new(),
             table_names: BTreeMap::new(),
             pending: BTreeSet::new(),
@@ -403,6 +429,7 @@ impl State {
             ttl: None,
             owner: BOOTSTRAP_ROLE,
             explicit: false,
+            comment: None,
         };
         counters.version = 1;
         counters.database = DatabaseId(public.id.0 + 1);
@@ -468,6 +495,10 @@ impl State {
                     self.task_states.insert(state.task, Arc::clone(state));
                 }
                 Edit::TaskStateGone(id) => drop(self.task_states.remove(id)),
+                Edit::Sequence(sequence) => {
+                    self.sequences.insert(sequence.id, Arc::clone(sequence));
+                }
+                Edit::SequenceGone(id) => drop(self.sequences.remove(id)),
                 Edit::Role(_)
                 | Edit::RoleGone(_)
                 | Edit::Grant(_)
@@ -552,8 +583,13 @@ impl State {
         names.into_iter().flat_map(BTreeMap::values).filter_map(|id| self.tables.get(id))
     }
 
-    /// The copies of a table; never one that is being dropped.
+    /// The copies of a table; never one that is being dropped, or that is retired.
     pub(crate) fn copies_of(&self, source: TableId) -> impl Iterator<Item = &Arc<TableRecord>> {
+        self.dependents_of(source).filter(|table| !table.is_retired())
+    }
+
+    /// The copies of a table, and those that are retired; never one that is being dropped.
+    pub(crate) fn dependents_of(&self, source: TableId) -> impl Iterator<Item = &Arc<TableRecord>> {
         let is_copy = move |table: &&Arc<TableRecord>| {
             table.is_named() && table.copy.as_ref().is_some_and(|copy| copy.source == source)
         };
@@ -687,6 +723,21 @@ impl State {
         Some(TaskEntry { task, state })
     }
 
+    /// All sequences.
+    pub(crate) fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
+        self.sequences.values()
+    }
+
+    /// A sequence with its counter.
+    pub(crate) fn sequence(&self, id: SequenceId) -> Option<&Arc<Sequence>> {
+        self.sequences.get(&id)
+    }
+
+    /// True if a sequence of the database has the name.
+    pub(crate) fn is_sequence(&self, database: DatabaseId, name: &str) -> bool {
+        self.sequences().any(|sequence| sequence.database == database && sequence.name == name)
+    }
+
     /// True if a role can own an object. The bootstrap superuser can before it is recorded: entries of earlier
     /// versions name no owner.
     pub(crate) fn may_own(&self, role: RoleId) -> bool {
@@ -715,6 +766,7 @@ impl State {
         edits.extend(self.access.tokens().cloned().map(Edit::Token));
         edits.extend(self.tasks.values().cloned().map(Edit::Task));
         edits.extend(self.task_states.values().cloned().map(Edit::TaskState));
+        edits.extend(self.sequences.values().cloned().map(Edit::Sequence));
         let remembered = self.remembered.iter();
         edits.extend(remembered.map(|(place, change)| Edit::Remember(*place, Arc::clone(change))));
         edits

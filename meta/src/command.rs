@@ -183,6 +183,8 @@ struct SplitForm {
     at: Option<pb::Bound>,
     #[prost(message, optional, tag = "3")]
     reason: Option<pb::Reason>,
+    #[prost(uint64, optional, tag = "4")]
+    leader: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -365,10 +367,11 @@ impl Command {
             Self::Moved { partition, step } => {
                 CommandKind::Moved(MovedForm { partition: partition.0, step: step.0 })
             }
-            Self::Split { partition, at: cut, reason } => CommandKind::Split(SplitForm {
+            Self::Split { partition, at: cut, reason, leader } => CommandKind::Split(SplitForm {
                 partition: partition.0,
                 at: Some(cut.to_wire()),
                 reason: Some(reason.to_wire()),
+                leader: leader.map(|node| node.0),
             }),
             Self::Merge { left: owner, right, reason } => CommandKind::Merge(MergeForm {
                 left: owner.0,
@@ -461,6 +464,7 @@ impl Command {
                 partition: PartitionId(form.partition),
                 at: Bound::from_wire(form.at.ok_or_else(unknown)?)?,
                 reason: Reason::from_wire(form.reason.ok_or_else(unknown)?)?,
+                leader: form.leader.map(NodeId),
             },
             Some(CommandKind::Merge(form)) => Self::Merge {
                 left: PartitionId(form.left),

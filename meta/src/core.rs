@@ -25,7 +25,7 @@ use crate::cluster::Presence;
 use crate::command::decode_reply;
 use crate::error::MetaError;
 use crate::leadership::OwnLeadership;
-use crate::load::Keeper;
+use crate::load::{Keeper, LoadFiles};
 use crate::machine::CatalogMachine;
 use crate::membership::MetaPeers;
 use crate::patience::Patience;
@@ -67,6 +67,10 @@ pub struct MetaOptions {
     pub secrets: Secrets,
     /// Maximum age of a generation; then the next one is made.
     pub renew_every: Duration,
+    /// Directory for what is known of load, so that it outlives a restart; `None`: nothing is kept.
+    pub load_dir: Option<PathBuf>,
+    /// True if partitions are cut and placed ahead of peaks that come every day, where tables allow it.
+    pub forecast: bool,
 }
 
 impl fmt::Debug for MetaOptions {
@@ -100,6 +104,8 @@ impl MetaOptions {
             generations: None,
             secrets: Secrets::default(),
             renew_every: RENEW_INTERVAL,
+            load_dir: None,
+            forecast: true,
         }
     }
 
@@ -122,6 +128,8 @@ pub(crate) struct Core {
     pub(crate) presence: Presence,
     /// Load of partitions; used for decisions while this process leads.
     pub(crate) load: Mutex<Keeper>,
+    /// Files in which the load outlives a restart, if it does.
+    pub(crate) load_files: Option<Arc<LoadFiles>>,
     /// The nodes, as published to subscribers.
     pub(crate) members: watch::Sender<Arc<Members>>,
     /// True while this process leads and has applied everything that was acknowledged.

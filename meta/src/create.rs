@@ -27,7 +27,7 @@ const REPLICAS_MAX: u32 = 9;
 #[derive(Debug)]
 pub(crate) struct CheckedTable {
     pub(crate) schema: TableSchema,
-    /// One range for each partition, in ascending order.
+    /// One range for each partition, in ascending order; none of a view.
     pub(crate) ranges: Vec<TypedRange>,
 }
 
@@ -40,6 +40,11 @@ pub(crate) fn check_table(table: &NewTable) -> Result<CheckedTable, Error> {
     let mut schema = table.schema.clone();
     schema.version = SchemaVersion(1);
     check_ids(&schema)?;
+    // A view has no partitions, and its storage names are those of its query's columns.
+    if schema.view.is_some() {
+        schema.validate()?;
+        return Ok(CheckedTable { schema, ranges: Vec::new() });
+    }
     for column in &mut schema.columns {
         column.storage_name.clone_from(&column.name);
     }

@@ -1,7 +1,7 @@
 //! Meta in a process: opening, running and stopping it.
 //!
-//! On disk, below its directory: `state/`, the applied catalog, and `copies/` of it (`opening.rs`). Its log is in the
-//! node's shared log, under group 0.
+//! On disk, below its directory: `state/`, the applied catalog, `copies/` of it (`opening.rs`), and `load/`, what it knows
+//! of load (`load/files.rs`). Its log is in the node's shared log, under group 0.
 //!
 //! Order of the start: the host; meta (the catalog can be read from then on); the datanode with the replicas on its
 //! disk; at last [`Meta::run`], which sends pending orders. Changes wait until it runs.
@@ -31,7 +31,7 @@ use crate::core::{Core, MetaOptions};
 use crate::ddl_driver::DdlDriver;
 use crate::error::MetaError;
 use crate::leadership::OwnLeadership;
-use crate::load::Keeper;
+use crate::load::{self, Keeper, LoadFiles};
 use crate::machine::CatalogMachine;
 use crate::membership::MetaPeers;
 use crate::memory_store::MemoryStore;
@@ -151,6 +151,10 @@ impl Meta {
         if group.members().len() == 1 {
             group.read_barrier().await?;
         }
+        let mut keeper = Keeper::new(SEED).with_forecasts(options.forecast);
+        if let Some(dir) = &options.load_dir {
+            load::restore(&mut keeper, dir).await;
+        }
         let core = Core {
             host,
             group,
@@ -159,9 +163,10 @@ impl Meta {
             machine,
             nodes,
             members: options.nodes.clone(),
-            options,
             presence: Presence::new(patience.lease),
-            load: Mutex::new(Keeper::new(SEED)),
+            load: Mutex::new(keeper),
+            load_files: options.load_dir.clone().map(|dir| Arc::new(LoadFiles::new(dir))),
+            options,
             leads: watch::Sender::new(false),
             leadership: OwnLeadership::default(),
             progress: Progress::new(),
@@ -179,6 +184,7 @@ impl Meta {
             () = self.core.look_on() => {}
             () = self.rejoin() => {}
             () = self.core.keep_generation() => {}
+            () = self.core.keep_load() => {}
         }
         self.core.stopping.cancel();
     }
@@ -280,6 +286,7 @@ impl Meta {
     /// If the catalog could not be made durable; nothing is lost, because the log has it.
     pub async fn shutdown(&self) -> Result<(), MetaError> {
         self.core.stopping.cancel();
+        self.core.save_load().await;
         let synced = self.core.sync().await;
         let stopped = self.core.group.shutdown().await;
         synced?;
@@ -305,7 +312,9 @@ impl Core {
     pub(crate) fn overhear(&self, heartbeat: &Heartbeat) {
         let state = self.machine.state();
         if state.node(heartbeat.node).is_some_and(|node| node.identity == heartbeat.identity) {
-            self.load.lock().heard(heartbeat.node, &heartbeat.loads, self.now_ms());
+            let mut load = self.load.lock();
+            load.heard_followers(heartbeat.node, &heartbeat.follower_reads);
+            load.heard(heartbeat.node, &heartbeat.loads, self.now_ms());
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::error::Error;
-use partita_proto::id::{DatabaseId, NodeId, TableId, TaskId};
+use partita_proto::id::{DatabaseId, NodeId, SequenceId, TableId, TaskId};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::route::{PartitionMap, Route};
@@ -25,7 +25,10 @@ pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
     let access = Arc::new(state.access().clone());
     let entries = state.tasks().filter_map(|task| Some((task.id, Arc::new(state.task(task.id)?))));
     let tasks = Arc::new(entries.collect());
-    let mut catalog = Catalog { version: state.version(), access, tasks, ..Catalog::default() };
+    let sequences = state.sequences().map(|sequence| (sequence.id, Arc::clone(sequence)));
+    let sequences = Arc::new(sequences.collect());
+    let version = state.version();
+    let mut catalog = Catalog { version, access, tasks, sequences, ..Catalog::default() };
     for record in state.databases() {
         put_database(&mut catalog, record);
     }
@@ -69,6 +72,15 @@ pub(crate) fn put_in(catalog: &mut Catalog, state: &State, edits: &[Edit]) -> Re
             }
         }
     }
+    if !touched.sequences.is_empty() {
+        let sequences = Arc::make_mut(&mut catalog.sequences);
+        for id in &touched.sequences {
+            match state.sequence(*id) {
+                Some(sequence) => drop(sequences.insert(*id, Arc::clone(sequence))),
+                None => drop(sequences.remove(id)),
+            }
+        }
+    }
     for id in &touched.databases {
         if let Some(record) = state.database(*id) {
             put_database(catalog, record);
@@ -87,6 +99,7 @@ struct Touched {
     databases: BTreeSet<DatabaseId>,
     tables: BTreeSet<TableId>,
     tasks: BTreeSet<TaskId>,
+    sequences: BTreeSet<SequenceId>,
 }
 
 impl Touched {
@@ -102,8 +115,10 @@ impl Touched {
                 Edit::Task(task) => drop(touched.tasks.insert(task.id)),
                 Edit::TaskState(state) => drop(touched.tasks.insert(state.task)),
                 Edit::TaskGone(id) | Edit::TaskStateGone(id) => drop(touched.tasks.insert(*id)),
+                Edit::Sequence(sequence) => drop(touched.sequences.insert(sequence.id)),
+                Edit::SequenceGone(id) => drop(touched.sequences.insert(*id)),
                 // The edits that remove a partition also remove its table, or change that table's list of partitions.
-                // The others concern no table, database or task.
+                // The others concern no table, database, task or sequence.
                 Edit::PartitionGone(_)
                 | Edit::Counters(_)
                 | Edit::Node(_)
@@ -130,8 +145,8 @@ impl Touched {
 }
 
 fn put_database(catalog: &mut Catalog, record: &DatabaseRecord) {
-    let DatabaseRecord { id, name, ttl, owner, explicit } = record.clone();
-    let database = Database { id, name, ttl, owner, explicit };
+    let DatabaseRecord { id, name, ttl, owner, explicit, comment } = record.clone();
+    let database = Database { id, name, ttl, owner, explicit, comment };
     catalog.databases.insert(record.name.clone(), Arc::new(database));
 }
 
@@ -184,6 +199,9 @@ pub(crate) fn partition_map(
     placement: &Placement,
     partitions: impl IntoIterator<Item = impl Borrow<PartitionRecord>>,
 ) -> Result<PartitionMap, Error> {
+    if schema.view.is_some() {
+        return Ok(PartitionMap::none());
+    }
     let codec = KeyCodec::new(schema, placement)?;
     let routes = partitions.into_iter().map(|partition| route(&codec, partition.borrow()));
     PartitionMap::new(routes.collect::<Result<_, _>>()?)
@@ -196,12 +214,16 @@ fn route(codec: &KeyCodec, partition: &PartitionRecord) -> Result<Route, Error> 
         keys: codec.range(&partition.range)?,
         epoch: partition.epoch,
         replicas: partition.replicas.clone(),
-        leader: only_one(partition.replicas.values().copied()),
+        leader: likely_leader(partition),
     })
 }
 
-/// The leader, if there is only one replica; otherwise clients find out.
-fn only_one(mut nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
-    let first = nodes.next();
-    first.filter(|_| nodes.next().is_none())
+/// The node that clients ask first: the only one, or the one that led the partition first. Otherwise they find out.
+fn likely_leader(partition: &PartitionRecord) -> Option<NodeId> {
+    let mut nodes = partition.replicas.values().copied();
+    let only = nodes.next().filter(|_| nodes.next().is_none());
+    only.or_else(|| {
+        let first = partition.first_leader;
+        first.filter(|node| partition.replicas.values().any(|holder| holder == node))
+    })
 }

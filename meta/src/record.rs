@@ -13,13 +13,14 @@ use partita_proto::catalog_history::Leadership;
 use partita_proto::error::Error;
 use partita_proto::generation::Generation;
 use partita_proto::id::{
-    DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId, TaskId,
+    DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, SequenceId, TableId, TaskId,
 };
 use partita_proto::label::Labels;
 use partita_proto::materialized::CopyOf;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
+use partita_proto::sequence::Sequence;
 use partita_proto::service::RequestId;
 use partita_proto::task::{Task, TaskState};
 use partita_proto::wire::{Wire, pb};
@@ -60,6 +61,8 @@ const SECRETS: u8 = b's';
 const TASK: u8 = b'j';
 /// Progress of tasks.
 const TASK_STATE: u8 = b'q';
+/// Sequences with their counters: values.
+const SEQUENCE: u8 = b'v';
 
 /// First and last kind of the records that a start needs at once: all but roles and tokens, of which there may be many.
 pub(crate) const OBJECTS: [(u8, u8); 3] =
@@ -69,6 +72,7 @@ pub(crate) const OBJECTS: [(u8, u8); 3] =
 const ON_CLUSTER: u8 = 0;
 const ON_DATABASE: u8 = 1;
 const ON_TABLE: u8 = 2;
+const ON_SEQUENCE: u8 = 3;
 
 #[derive(Clone, PartialEq, Message)]
 struct CountersForm {
@@ -95,6 +99,9 @@ struct CountersForm {
     /// Highest number of a task given so far.
     #[prost(uint32, tag = "10")]
     tasks: u32,
+    /// Highest number of a sequence given so far.
+    #[prost(uint32, tag = "11")]
+    sequences: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -111,6 +118,8 @@ struct DatabaseForm {
     /// False in records of earlier versions.
     #[prost(bool, tag = "10")]
     explicit: bool,
+    #[prost(string, optional, tag = "11")]
+    comment: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -185,6 +194,11 @@ struct PartitionForm {
     target: Option<TargetForm>,
     #[prost(oneof = "ReshapingForm", tags = "7, 8, 9, 10, 11")]
     reshaping: Option<ReshapingForm>,
+    #[prost(uint64, optional, tag = "12")]
+    first_leader: Option<u64>,
+    /// Absent in records of earlier versions.
+    #[prost(sint64, optional, tag = "13")]
+    cut_by_hand_ms: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -295,6 +309,8 @@ fn key(edit: &Edit) -> Vec<u8> {
         Edit::TaskGone(id) => key32(TASK, id.0),
         Edit::TaskState(state) => key32(TASK_STATE, state.task.0),
         Edit::TaskStateGone(id) => key32(TASK_STATE, id.0),
+        Edit::Sequence(sequence) => key32(SEQUENCE, sequence.id.0),
+        Edit::SequenceGone(id) => key32(SEQUENCE, id.0),
         Edit::Remember(place, _) => key64(REMEMBERED, *place),
     }
 }
@@ -327,6 +343,7 @@ fn value(edit: &Edit) -> Option<Vec<u8>> {
         // Tasks.
         Edit::Task(task) => task.to_wire().encode_to_vec(),
         Edit::TaskState(state) => state.to_wire().encode_to_vec(),
+        Edit::Sequence(sequence) => sequence.to_wire().encode_to_vec(),
         Edit::Remember(place, record) => remembered_form(*place, record).encode_to_vec(),
         Edit::DatabaseGone(_)
         | Edit::TableGone(_)
@@ -338,7 +355,8 @@ fn value(edit: &Edit) -> Option<Vec<u8>> {
         | Edit::OrgGone(_)
         | Edit::TokenGone(_)
         | Edit::TaskGone(_)
-        | Edit::TaskStateGone(_) => return None,
+        | Edit::TaskStateGone(_)
+        | Edit::SequenceGone(_) => return None,
     })
 }
 
@@ -351,6 +369,7 @@ fn grant_key(target: GrantTarget) -> Vec<u8> {
         GrantTarget::Cluster => (ON_CLUSTER, 0),
         GrantTarget::Database(id) => (ON_DATABASE, id.0),
         GrantTarget::Table(id) => (ON_TABLE, id.0),
+        GrantTarget::Sequence(id) => (ON_SEQUENCE, id.0),
     };
     [&[GRANT, kind], id.to_be_bytes().as_slice()].concat()
 }
@@ -431,6 +450,7 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
         Some(&SECRETS) => Edit::Secrets(Secrets::from_wire(parse(value)?)?),
         Some(&TASK) => Edit::Task(Arc::new(Task::from_wire(parse(value)?)?)),
         Some(&TASK_STATE) => Edit::TaskState(Arc::new(TaskState::from_wire(parse(value)?)?)),
+        Some(&SEQUENCE) => Edit::Sequence(Arc::new(Sequence::from_wire(parse(value)?)?)),
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
 }
@@ -455,6 +475,7 @@ fn counters_form(counters: Counters) -> CountersForm {
         roles: counters.role.0 - 1,
         access: counters.access,
         tasks: counters.task.0 - 1,
+        sequences: counters.sequence.0 - 1,
     }
 }
 
@@ -470,6 +491,7 @@ fn counters(form: &CountersForm) -> Counters {
         role: RoleId(form.roles.saturating_add(1)),
         access: form.access,
         task: TaskId(form.tasks.saturating_add(1)),
+        sequence: SequenceId(form.sequences.saturating_add(1)),
     }
 }
 
@@ -480,13 +502,15 @@ fn database_form(record: &DatabaseRecord) -> DatabaseForm {
         ttl: record.ttl.map(|ttl| ttl.to_wire()),
         owner: record.owner.0,
         explicit: record.explicit,
+        comment: record.comment.clone(),
     }
 }
 
 fn database(form: DatabaseForm) -> Result<DatabaseRecord, Error> {
     let ttl = form.ttl.map(Duration::from_wire).transpose()?;
     let (id, owner) = (DatabaseId(form.id), RoleId(form.owner));
-    Ok(DatabaseRecord { id, name: form.name, ttl, owner, explicit: form.explicit })
+    let (explicit, comment) = (form.explicit, form.comment);
+    Ok(DatabaseRecord { id, name: form.name, ttl, owner, explicit, comment })
 }
 
 fn table_form(record: &TableRecord) -> TableForm {
@@ -560,6 +584,8 @@ fn partition_form(record: &PartitionRecord) -> PartitionForm {
             created: target.created.iter().map(|replica| replica.0).collect(),
         }),
         reshaping: record.reshaping.as_ref().map(ReshapingForm::new),
+        first_leader: record.first_leader.map(|node| node.0),
+        cut_by_hand_ms: record.cut_by_hand_ms,
     }
 }
 
@@ -621,5 +647,7 @@ fn partition(form: PartitionForm) -> Result<PartitionRecord, Error> {
             created: form.created.into_iter().map(ReplicaId).collect(),
         }),
         reshaping: form.reshaping.map(ReshapingForm::reshaping).transpose()?,
+        first_leader: form.first_leader.map(NodeId),
+        cut_by_hand_ms: form.cut_by_hand_ms,
     })
 }

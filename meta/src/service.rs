@@ -81,6 +81,11 @@ impl MetaService for Meta {
 
     async fn blame(&self, report: BlameReport) -> Result<(), Error> {
         // Kept by every member, because it may lead next.
+        for stall in &report.stalls {
+            if let Some(end) = Instant::now().checked_sub(stall.ago) {
+                self.core.reshapes.felt(stall.partition, stall.time, end);
+            }
+        }
         self.core.load.lock().blamed(report, self.core.now_ms());
         if *self.core.leads.borrow() {
             return Ok(());
@@ -160,8 +165,11 @@ impl ClusterService for Meta {
                 labels: heartbeat.labels.clone(),
             });
             let (node, loads) = (heartbeat.node, std::mem::take(&mut heartbeat.loads));
+            let follower_reads = std::mem::take(&mut heartbeat.follower_reads);
             self.core.presence.heard(&state, heartbeat)?;
-            self.core.load.lock().heard(node, &loads, self.core.now_ms());
+            let mut load = self.core.load.lock();
+            load.heard_followers(node, &follower_reads);
+            load.heard(node, &loads, self.core.now_ms());
             registration
         };
         if let Some(registration) = registration {
@@ -418,6 +426,7 @@ impl Core {
 /// Number of partitions that a change creates, and of replicas of each.
 fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, usize) {
     let (cuts, table_options) = match ddl.body() {
+        Ddl::CreateTable { table, .. } if table.schema.view.is_some() => return (0, 0),
         Ddl::CreateTable { table, .. } => (table.cuts.len(), table.schema.options.clone()),
         Ddl::AlterTable { database, name, change: TableChange::Repartition { cuts, .. } } => {
             let database = state.database_named(database);

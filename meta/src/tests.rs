@@ -4,6 +4,7 @@ mod access;
 mod changes;
 mod copies;
 mod ddl;
+mod forecasts;
 mod generations;
 mod group;
 mod groups;
@@ -16,6 +17,7 @@ mod model;
 mod nodes;
 mod objects;
 mod quiet;
+mod rekey;
 mod repartition;
 mod reshape;
 mod reshape_forms;
@@ -23,10 +25,12 @@ mod reshape_group;
 mod reshape_storm;
 mod reshaper;
 mod restart;
+mod sequences;
 mod site;
 mod stores;
 mod tasks;
 mod trio;
+mod views;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -73,6 +77,7 @@ fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }
@@ -103,6 +108,8 @@ fn schema(columns: Vec<Column>) -> TableSchema {
         options: TableOptions::default(),
         next_column: next,
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     }
 }
 
@@ -124,6 +131,8 @@ fn new_table(name: &str) -> NewTable {
         cuts: vec![cut(&[Value::Int(100)]), cut(&[Value::Int(200), Value::Timestamp(5)])],
         owner: BOOTSTRAP_ROLE,
         copy_of: None,
+        rekeys: false,
+        sequences: Vec::new(),
     }
 }
 
@@ -310,6 +319,7 @@ fn assert_same(a: &Catalog, b: &Catalog) {
     assert_eq!(a.databases, b.databases);
     assert_eq!(a.access, b.access);
     assert_eq!(a.tasks, b.tasks);
+    assert_eq!(a.sequences, b.sequences);
     let names = |catalog: &Catalog| -> BTreeSet<(String, String, TableId)> {
         let tables = catalog.tables.values().flat_map(|tables| tables.values());
         tables.map(|table| (table.database.clone(), table.name.clone(), table.id)).collect()

@@ -13,10 +13,13 @@ mod generation;
 mod leadership;
 mod node;
 mod object;
+mod rekey;
 mod repartition;
 mod reshape;
+mod sequence;
 mod table;
 mod task;
+mod view;
 
 use std::sync::Arc;
 
@@ -32,7 +35,9 @@ use partita_proto::service::{Ddl, RequestId};
 use self::access::{bootstrap, change_access};
 pub(crate) use self::copy::renewed_partitions;
 use self::copy::{change_copy, unmade};
-use self::database::{alter_database, create_database, drop_database, make_explicit};
+use self::database::{
+    alter_database, comment_database, create_database, drop_database, make_explicit,
+};
 use self::draft::Draft;
 pub(crate) use self::draft::{Outcome, Progress, Reply};
 use self::generation::{renew, renew_meta};
@@ -42,6 +47,7 @@ use self::node::{drain, end_move, note_created, register, remove, renumber, star
 use self::object::check_object;
 use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
+use self::sequence::change_sequence;
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
 use self::task::change_task;
@@ -177,6 +183,8 @@ pub(crate) enum Command {
         at: Bound,
         /// Reason for the split.
         reason: Reason,
+        /// Node that leads the right partition from the beginning; `None`: the node that leads the partition.
+        leader: Option<NodeId>,
     },
     /// Merges a partition with its right neighbour.
     Merge {
@@ -244,8 +252,8 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
             Ok(renumber(state, *partition, *step, replicas))
         }
         Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
-        Command::Split { partition, at: cut, reason } => {
-            start_split(state, *partition, cut, reason)
+        Command::Split { partition, at: cut, reason, leader } => {
+            start_split(state, *partition, cut, reason, *leader)
         }
         Command::Merge { left: owner, right, reason } => start_merge(state, *owner, *right, reason),
         Command::Advance { partition, step, progress } => {
@@ -290,6 +298,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
         }
         Ddl::AlterDatabase { name, ttl } => alter_database(state, name, *ttl),
         Ddl::MakeExplicit { name } => make_explicit(state, name),
+        Ddl::CommentDatabase { name, comment } => comment_database(state, name, comment.as_deref()),
         Ddl::DropDatabase { name, if_exists } => drop_database(state, name, *if_exists),
         Ddl::CreateTable { table, if_not_exists } => {
             create_table(state, table, *if_not_exists, places, tables_max)
@@ -303,6 +312,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
         }
         Ddl::Access(change) => change_access(state, change),
         Ddl::Task(change) => change_task(state, change),
+        Ddl::Sequence(change) => change_sequence(state, change),
         Ddl::Copy(change) => change_copy(state, change, places),
         Ddl::Checked(checked) => match check_object(state, checked) {
             Ok(()) => change(state, Wish { ddl: checked.ddl.body(), ..wish }),

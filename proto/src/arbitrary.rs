@@ -12,10 +12,11 @@ use crate::array::array_of;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::neighbour::{decimal_max, integer, integer_range, narrow, widen};
 use crate::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema, Unit};
+use crate::time_of_day::DAY_MICROS;
 use crate::value::Value;
 
 /// One column type of each kind.
-pub(crate) const TYPES: [ColumnType; 20] = [
+pub(crate) const TYPES: [ColumnType; 22] = [
     ColumnType::Bool,
     ColumnType::Int8,
     ColumnType::Int16,
@@ -32,6 +33,8 @@ pub(crate) const TYPES: [ColumnType; 20] = [
     ColumnType::String,
     ColumnType::Binary,
     ColumnType::Date,
+    ColumnType::Uuid,
+    ColumnType::Time,
     ColumnType::Timestamp(Unit::Second, false),
     ColumnType::Timestamp(Unit::Millisecond, true),
     ColumnType::Timestamp(Unit::Microsecond, true),
@@ -68,6 +71,17 @@ pub(crate) fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
         }
         ColumnType::Binary => {
             prop::collection::vec(select(vec![0_u8, 1, 255]), 0..4).prop_map(Value::Binary).boxed()
+        }
+        ColumnType::Time => prop_oneof![
+            4 => 0..=5_i64, 1 => select(vec![0, DAY_MICROS - 1]), 1 => 0..DAY_MICROS
+        ]
+        .prop_map(Value::Int)
+        .boxed(),
+        ColumnType::Uuid => {
+            let numbers = vec![0, 1, 0xFF, 0x100, u128::MAX - 1, u128::MAX];
+            prop_oneof![4 => select(numbers), 1 => any::<u128>()]
+                .prop_map(|number| Value::Binary(number.to_be_bytes().to_vec()))
+                .boxed()
         }
         ColumnType::Date => prop_oneof![4 => -3..=5_i32, 1 => select(vec![i32::MIN, i32::MAX])]
             .prop_map(Value::Date)
@@ -118,6 +132,7 @@ pub(crate) fn table(types: &[ColumnType]) -> TableSchema {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         })
@@ -129,6 +144,8 @@ pub(crate) fn table(types: &[ColumnType]) -> TableSchema {
         columns,
         options: TableOptions::default(),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     }
 }
 

@@ -7,20 +7,23 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, PrimitiveArray,
-    StringViewArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray,
+    FixedSizeBinaryBuilder, PrimitiveArray, StringViewArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
 use crate::error::Error;
 use crate::neighbour::{narrow, widen};
 use crate::schema::{ColumnType, Unit};
 use crate::value::Value;
+
+/// Bytes of a UUID, as Arrow counts them.
+const UUID_WIDTH: i32 = 16;
 
 /// The column type of an array, or an error that names its Arrow type.
 pub(crate) fn column_type_of(array: &dyn Array) -> Result<ColumnType, Error> {
@@ -72,6 +75,8 @@ impl Value {
             }
             ColumnType::String => Self::String(array.as_string_view().value(row).to_owned()),
             ColumnType::Binary => Self::Binary(array.as_binary_view().value(row).to_vec()),
+            ColumnType::Time => Self::Int(array.as_primitive::<Time64MicrosecondType>().value(row)),
+            ColumnType::Uuid => Self::Binary(array.as_fixed_size_binary().value(row).to_vec()),
             ColumnType::Date => Self::Date(array.as_primitive::<Date32Type>().value(row)),
             ColumnType::Timestamp(unit, _) => Self::Timestamp(match unit {
                 Unit::Second => array.as_primitive::<TimestampSecondType>().value(row),
@@ -103,6 +108,7 @@ pub fn array_of(column_type: ColumnType, values: &[Value]) -> Result<ArrayRef, E
         ColumnType::Int16 => integers::<Int16Type>(&values)?,
         ColumnType::Int32 => integers::<Int32Type>(&values)?,
         ColumnType::Int64 => integers::<Int64Type>(&values)?,
+        ColumnType::Time => integers::<Time64MicrosecondType>(&values)?,
         ColumnType::UInt8 => integers::<UInt8Type>(&values)?,
         ColumnType::UInt16 => integers::<UInt16Type>(&values)?,
         ColumnType::UInt32 => integers::<UInt32Type>(&values)?,
@@ -137,6 +143,18 @@ pub fn array_of(column_type: ColumnType, values: &[Value]) -> Result<ArrayRef, E
                 _ => None,
             });
             Arc::new(items.collect::<BinaryViewArray>())
+        }
+        ColumnType::Uuid => {
+            let mut builder = FixedSizeBinaryBuilder::with_capacity(values.len(), UUID_WIDTH);
+            for value in &values {
+                match value {
+                    Value::Binary(v) => {
+                        builder.append_value(v).map_err(|error| arrow_error(&error))?;
+                    }
+                    _ => builder.append_null(),
+                }
+            }
+            Arc::new(builder.finish())
         }
         ColumnType::Date => {
             let items = values.iter().map(|value| match value {

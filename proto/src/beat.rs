@@ -1,4 +1,4 @@
-//! Load of the partitions that a node leads, sent to meta with each heartbeat.
+//! Load of the partitions that a node leads, and reads of those that it follows, sent to meta with each heartbeat.
 //!
 //! Invariants: counters are sums since the beginning of the leader's term, so the next beat makes up for a lost one;
 //! samples are those of the last few seconds, so each second is sent several times, and counts once.
@@ -35,6 +35,17 @@ pub struct LoadBeat {
     pub write_keys: Sketch,
     /// Sketch of read keys and ranges.
     pub read_keys: Sketch,
+}
+
+/// Reads of one partition that a replica answered while it did not lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FollowerReads {
+    /// Partition that the node does not lead.
+    pub partition: PartitionId,
+    /// Beginning of the counters, in milliseconds since the Unix epoch: when the replica began to follow.
+    pub since_ms: u64,
+    /// Sums since `since_ms`; zero for everything but reads.
+    pub counters: Counters,
 }
 
 /// Quantiles of a duration, in microseconds.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::Access;
-use crate::id::{DatabaseId, RoleId, TableId, TaskId};
-use crate::materialized::CopyOf;
+use crate::id::{DatabaseId, RoleId, SequenceId, TableId, TaskId};
+use crate::materialized::{CopyOf, CopyState};
 use crate::placement::Placement;
 use crate::route::PartitionMap;
 use crate::schema::TableSchema;
+use crate::sequence::Sequence;
 use crate::task::TaskEntry;
 
 /// Database of a session that names none.
@@ -32,6 +33,8 @@ pub struct Database {
     /// True if the tables are made ahead, as InfluxDB's explicit schemas: line protocol creates neither tables nor
     /// columns. Never changes back.
     pub explicit: bool,
+    /// Owner's comment.
+    pub comment: Option<String>,
 }
 
 /// A table, ready for use.
@@ -68,6 +71,12 @@ impl Table {
     pub fn reads_as(&self, other: &Self) -> bool {
         (self.former, self.succeeded_by) == (other.former, other.succeeded_by)
     }
+
+    /// True if both tables have one order of the key and one placement. Those of a table change when it is re-keyed.
+    #[must_use]
+    pub fn has_layout_of(&self, table: &Self) -> bool {
+        self.schema.key == table.schema.key && self.placement == table.placement
+    }
 }
 
 /// Snapshot of all databases and tables, and of who may do what with them.
@@ -83,6 +92,8 @@ pub struct Catalog {
     pub access: Arc<Access>,
     /// Tasks of all owners, with their progress. Whoever shows one checks the right to it.
     pub tasks: Arc<BTreeMap<TaskId, Arc<TaskEntry>>>,
+    /// Sequences of all owners, with their counters. Whoever uses one checks the right to it.
+    pub sequences: Arc<BTreeMap<SequenceId, Arc<Sequence>>>,
 }
 
 impl Catalog {
@@ -106,14 +117,61 @@ impl Catalog {
         entries.find(|entry| entry.task.database == database && entry.task.name == name)
     }
 
+    /// The sequence with this name in a database.
+    pub fn sequence(&self, database: DatabaseId, name: &str) -> Option<&Arc<Sequence>> {
+        let mut sequences = self.sequences.values();
+        sequences.find(|sequence| sequence.database == database && sequence.name == name)
+    }
+
+    /// The sequences of a table's columns.
+    pub fn sequences_of(&self, table: TableId) -> impl Iterator<Item = &Arc<Sequence>> {
+        let of_table = move |sequence: &&Arc<Sequence>| {
+            sequence.column.is_some_and(|column| column.table == table)
+        };
+        self.sequences.values().filter(of_table)
+    }
+
     /// Searches all databases for a table.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables.values().flat_map(BTreeMap::values).find(|table| table.id == id)
     }
 
-    /// The materialized copies of a table, in the order of their names.
+    /// The materialized copies of a table, in the order of their names, without those that are retired: these have only
+    /// the partitions that the table had before it was re-keyed.
     pub fn copies_of(&self, source: TableId) -> impl Iterator<Item = &Arc<Table>> {
         let tables = self.tables.values().flat_map(BTreeMap::values);
-        tables.filter(move |table| table.copy.as_ref().is_some_and(|copy| copy.source == source))
+        tables.filter(move |table| {
+            let copy = table.copy.as_ref();
+            copy.is_some_and(|copy| copy.source == source && copy.state != CopyState::Retired)
+        })
+    }
+
+    /// True if a table was re-keyed a short while ago: its former partitions, which a retired copy has, still tell which
+    /// writes they took.
+    #[must_use]
+    pub fn was_rekeyed(&self, source: TableId) -> bool {
+        let mut copies = self.tables.values().flat_map(BTreeMap::values);
+        copies.any(|table| {
+            let copy = table.copy.as_ref();
+            copy.is_some_and(|copy| copy.source == source && copy.state == CopyState::Retired)
+        })
+    }
+
+    /// The re-keying of a table that is under way: the copy that is to take its place.
+    pub fn rekeying_of(&self, source: TableId) -> Option<&Arc<Table>> {
+        self.copies_of(source)
+            .find(|table| table.copy.as_ref().is_some_and(|copy| copy.is_rekeying()))
+    }
+
+    /// The views whose queries name a table or view, in the order of their names.
+    pub fn views_of<'a>(
+        &'a self,
+        database: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Table>> {
+        let tables = self.tables.values().flat_map(BTreeMap::values);
+        tables.filter(move |table| {
+            table.schema.view.as_ref().is_some_and(|view| view.reads(database, name))
+        })
     }
 }

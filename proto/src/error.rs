@@ -97,6 +97,12 @@ pub enum Error {
         /// Position up to which the rows were taken.
         stored: Position,
     },
+    /// The rows of a conditional write may have changed since they were read: read them again.
+    #[error("rows of partition {partition} have changed since they were read")]
+    Changed {
+        /// Partition of the request.
+        partition: PartitionId,
+    },
     /// The storage device is full; reads continue, writes are refused until there is space.
     #[error("no space left on device: {0}")]
     DiskFull(String),
@@ -166,7 +172,10 @@ impl Error {
             // 28P01 is for a wrong secret.
             Self::Unauthenticated(_) => "28000",
             Self::Unsupported(_) => "0A000",
-            Self::StaleRoute { .. } | Self::StaleSchema { .. } | Self::NotLeader { .. } => "40001",
+            Self::StaleRoute { .. }
+            | Self::StaleSchema { .. }
+            | Self::NotLeader { .. }
+            | Self::Changed { .. } => "40001",
             Self::Overloaded(_) => "53400",
             Self::LimitReached { .. } => "54000",
             Self::Dependents { .. } => "2BP01",

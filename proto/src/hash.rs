@@ -10,11 +10,11 @@
 //! | NULL | 0 | |
 //! | BOOLEAN | 1 | 1: 0 or 1 |
 //! | integer below zero | 2 | 8, two's complement |
-//! | integer from zero on | 3 | 8 |
+//! | integer from zero on; TIME: its microseconds | 3 | 8 |
 //! | REAL, DOUBLE | 4 | 8: the bits of the 64-bit float |
 //! | DECIMAL | 5 | 16: the unscaled number, two's complement |
 //! | STRING | 6 | 8: its length, then its UTF-8 |
-//! | BINARY | 7 | 8: its length, then itself |
+//! | BINARY, UUID | 7 | 8: its length, then itself |
 //! | DATE | 8 | 8: days since 1970-01-01, two's complement |
 //! | TIMESTAMP | 9 | 8: ticks of the column's unit, two's complement |
 //!
@@ -66,6 +66,11 @@ pub fn hash_values(values: &[Value]) -> u64 {
     let mut bytes = Vec::with_capacity(64);
     values.iter().for_each(|value| Item::of(value).encode(&mut bytes));
     xxh3_64(&bytes)
+}
+
+/// The hash of an encoded key. Partitions keep such hashes beside their files.
+pub fn hash_bytes(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
 }
 
 /// The bucket of a hash: its top 16 bits, so that buckets are ranges of hashes.
@@ -195,6 +200,10 @@ impl Column {
             ColumnType::UInt8 | ColumnType::UInt16 | ColumnType::UInt32 | ColumnType::UInt64 => {
                 Self::UInt(cast_to(array, &DataType::UInt64)?.as_primitive().clone())
             }
+            ColumnType::Time => {
+                let plain = cast_to(array, &column_type.arrow())?;
+                Self::Int(cast_to(&plain, &DataType::Int64)?.as_primitive().clone())
+            }
             ColumnType::Float32 | ColumnType::Float64 => {
                 Self::Float(cast_to(array, &DataType::Float64)?.as_primitive().clone())
             }
@@ -206,6 +215,11 @@ impl Column {
             }
             ColumnType::Binary => {
                 Self::Binary(cast_to(array, &DataType::BinaryView)?.as_binary_view().clone())
+            }
+            ColumnType::Uuid => {
+                // A dictionary is unpacked first: it may not cast to bytes of any length.
+                let plain = cast_to(array, &column_type.arrow())?;
+                Self::Binary(cast_to(&plain, &DataType::BinaryView)?.as_binary_view().clone())
             }
             ColumnType::Date => {
                 Self::Date(cast_to(array, &DataType::Date32)?.as_primitive().clone())

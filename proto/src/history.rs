@@ -38,11 +38,13 @@ pub enum Cause {
     Size,
     /// Two neighbours had so little load that one partition suffices.
     Idle,
+    /// A peak of the load is expected.
+    Forecast,
 }
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Self; 4] = [Self::ByHand, Self::Load, Self::Size, Self::Idle];
+    pub const ALL: [Self; 5] = [Self::ByHand, Self::Load, Self::Size, Self::Idle, Self::Forecast];
 
     /// Name, as system tables show it.
     #[must_use]
@@ -52,6 +54,7 @@ impl Cause {
             Self::Load => "load",
             Self::Size => "size",
             Self::Idle => "idle",
+            Self::Forecast => "forecast",
         }
     }
 

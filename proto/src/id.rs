@@ -90,6 +90,11 @@ id!(
     TaskId,
     u32
 );
+id!(
+    /// A sequence: a counter that is taken in blocks.
+    SequenceId,
+    u32
+);
 
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident) => {

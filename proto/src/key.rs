@@ -34,13 +34,14 @@ use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 
 pub use self::keys::Keys;
-pub use self::ranges::KEY_RANGES_MAX;
+pub use self::ranges::{KEY_RANGES_MAX, only_placement};
 use self::series::{SeriesCodec, Share};
 use crate::error::Error;
 use crate::placement::Placement;
 use crate::range::{Bound, KeyRange, TypedRange};
-use crate::schema::{ColumnType, TableSchema};
+use crate::schema::{ColumnType, TableSchema, UUID};
 use crate::size::view_length;
+use crate::uuid::UUID_BYTES;
 use crate::value::Value;
 
 /// Name of the placement's column: UInt16 without NULL, the first column of write batches, memtables and files of
@@ -174,6 +175,7 @@ impl KeyCodec {
             let longest = match column.data_type() {
                 DataType::Utf8View => longest(column.as_string_view().views()),
                 DataType::BinaryView => longest(column.as_binary_view().views()),
+                &UUID => Some(UUID_BYTES),
                 fixed => Some(fixed.primitive_width()?),
             };
             let longest = longest.unwrap_or(0);

@@ -10,6 +10,7 @@
 //!   member (the nodes that meta knows), label, load (how busy everything is)
 //!   access (who may do what) ── check ── permit
 //!   task (statements on a schedule), with the steps of their runs
+//!   sequence (counters that are taken in blocks)
 //!   materialized (copies of tables in another order), with the positions of their rows
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
@@ -36,6 +37,7 @@ pub mod health;
 pub mod history;
 pub mod id;
 pub mod index;
+pub mod json;
 pub mod key;
 pub mod label;
 pub mod literal;
@@ -55,10 +57,14 @@ pub mod rule;
 #[cfg(test)]
 mod samples;
 pub mod schema;
+pub mod sequence;
 pub mod service;
 pub mod size;
+pub mod stored_view;
 pub mod task;
 pub mod text;
+pub mod time_of_day;
+pub mod uuid;
 pub mod value;
 pub mod wire;
 

@@ -7,7 +7,7 @@
 //!
 //! Text counts as the value it represents: `'10'` is a number to a numeric column, `'2024-01-01'` a moment to a
 //! timestamp column. A float represents the decimal number that it is written as: 9.99 is 9.99 in a DECIMAL(10, 2)
-//! column.
+//! column. The value of a UUID is its bytes, that of a TIME its microseconds.
 
 use crate::calendar;
 use crate::error::Error;
@@ -15,6 +15,8 @@ use crate::neighbour::{
     decimal_max, integer, integer_range, integer_value, narrow, predecessor, widen,
 };
 use crate::schema::ColumnType;
+use crate::time_of_day;
+use crate::uuid::{self, UUID_BYTES};
 use crate::value::Value;
 
 /// Position of a literal among the values of a type.
@@ -94,7 +96,7 @@ impl Value {
     pub(crate) fn is_of(&self, column_type: ColumnType) -> bool {
         match (self, column_type) {
             (Self::Bool(_), ColumnType::Bool)
-            | (Self::Int(_), ColumnType::Int64)
+            | (Self::Int(_), ColumnType::Int64 | ColumnType::Time)
             | (Self::UInt(_), ColumnType::UInt64)
             | (Self::Float(_), ColumnType::Float64)
             | (Self::String(_), ColumnType::String)
@@ -102,6 +104,7 @@ impl Value {
             | (Self::Date(_), ColumnType::Date)
             | (Self::Timestamp(_), ColumnType::Timestamp(..)) => true,
             (Self::Float(v), ColumnType::Float32) => widen(narrow(*v)).to_bits() == v.to_bits(),
+            (Self::Binary(v), ColumnType::Uuid) => v.len() == UUID_BYTES,
             (Self::Decimal(v), ColumnType::Decimal(precision, _)) => {
                 v.unsigned_abs() <= decimal_max(precision).unsigned_abs()
             }
@@ -126,6 +129,8 @@ impl Value {
             (Self::Decimal(unscaled), ColumnType::Decimal(_, scale)) => {
                 display_decimal(*unscaled, scale)
             }
+            (Self::Int(micros), ColumnType::Time) => format!("'{}'", time_of_day::text(*micros)),
+            (Self::Binary(bytes), ColumnType::Uuid) => format!("'{}'", uuid::text(bytes)),
             (Self::Float(v), _) if !v.is_finite() => {
                 let sign = if v.is_sign_negative() { "-" } else { "" };
                 format!("'{sign}{}'", if v.is_nan() { "NaN" } else { "Infinity" })
@@ -207,6 +212,18 @@ pub(crate) fn fit(value: &Value, column_type: ColumnType) -> Result<Fit, Error> 
                 let (ticks, exact) = moment.ticks(unit);
                 timestamp(ticks, exact)
             }),
+            _ => None,
+        },
+        ColumnType::Uuid => match value {
+            Value::String(text) => {
+                uuid::parse(text).map(|bytes| Fit::Exact(Value::Binary(bytes.to_vec())))
+            }
+            _ => None,
+        },
+        ColumnType::Time => match value {
+            Value::String(text) => {
+                time_of_day::parse(text).ok().map(|micros| Fit::Exact(Value::Int(micros)))
+            }
             _ => None,
         },
         ColumnType::String | ColumnType::Binary => None,
@@ -439,6 +456,11 @@ mod tests {
             (text("NaN"), ColumnType::Float64, Value::Float(f64::NAN)),
             (text("TRUE"), ColumnType::Bool, Value::Bool(true)),
             (text(""), ColumnType::String, text("")),
+            (
+                text("{00010203-0405-0607-0809-0A0B0C0D0E0F}"),
+                ColumnType::Uuid,
+                Value::Binary((0..16).collect()),
+            ),
         ];
         for (literal, column_type, expected) in cases {
             let found = literal.clone().coerce(column_type);
@@ -482,6 +504,9 @@ mod tests {
             (Value::Int(1), ColumnType::Bool, "invalid value 1 for type BOOLEAN"),
             (Value::Int(1), ColumnType::Date, "invalid value 1 for type DATE"),
             (Value::Timestamp(1), ColumnType::Int64, "invalid value 1 for type BIGINT"),
+            (text("24:00"), ColumnType::Time, "invalid value '24:00' for type TIME"),
+            (text("0001"), ColumnType::Uuid, "invalid value '0001' for type UUID"),
+            (Value::Binary(vec![1]), ColumnType::Uuid, "invalid value X'01' for type UUID"),
         ];
         for (literal, column_type, message) in cases {
             let error = literal.coerce(column_type).unwrap_err();
@@ -549,6 +574,12 @@ mod tests {
             (Value::Float(-f64::INFINITY), ColumnType::Float64, "'-Infinity'"),
             (text("it's"), ColumnType::String, "'it''s'"),
             (Value::Binary(vec![1, 171]), ColumnType::Binary, "X'01AB'"),
+            (Value::Int(3_600_000_001), ColumnType::Time, "'01:00:00.000001'"),
+            (
+                Value::Binary((0..16).collect()),
+                ColumnType::Uuid,
+                "'00010203-0405-0607-0809-0a0b0c0d0e0f'",
+            ),
         ];
         for (value, column_type, expected) in cases {
             assert_eq!(value.display(column_type), expected);

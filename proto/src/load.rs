@@ -77,6 +77,8 @@ pub struct LoadReport {
     pub hot_causes: Vec<HotCause>,
     /// Tables whose load moves from partition to partition every few seconds.
     pub rotations: Vec<TableRotation>,
+    /// Peaks that were expected from the load of earlier days, the oldest first.
+    pub forecasts: Vec<ForecastEvent>,
 }
 
 /// Load of one partition, as its leader reported it.
@@ -428,6 +430,60 @@ pub struct TableRotation {
     pub spells: u32,
     /// Mean length of a spell, in seconds.
     pub spell_s: f64,
+}
+
+/// Decision about a peak that is expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ForecastAction {
+    /// Cuts before the peak.
+    #[default]
+    Cut,
+    /// Nothing, because no boundary is known that divides the load.
+    NoPlace,
+    /// Nothing, because the table does not split by load.
+    Off,
+}
+
+impl ForecastAction {
+    /// Name, as system tables show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cut => "cut",
+            Self::NoPlace => "no place",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// A peak that was expected from the load of earlier days, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ForecastEvent {
+    /// Time of the forecast.
+    pub at: Instant,
+    /// Table of the keys.
+    pub table: TableId,
+    /// Keys of the peak.
+    pub range: TypedRange,
+    /// Expected begin.
+    pub from: Instant,
+    /// Expected end.
+    pub until: Instant,
+    /// Expected load, cores.
+    pub expected: f64,
+    /// Share of the days that had the peak, newer ones weighing more: 0 to 1.
+    pub confidence: f64,
+    /// Days behind the forecast.
+    pub days: u32,
+    /// Decision.
+    pub action: ForecastAction,
+    /// Cuts that were made before the peak.
+    pub cuts: u32,
+    /// Greatest load of the keys since the peak was to begin, cores; `None` before.
+    pub actual: Option<f64>,
+    /// True if the peak came and cuts had been made for it, false if they were made for nothing; `None` before its end,
+    /// and without cuts.
+    pub useful: Option<bool>,
 }
 
 /// Load of one partition over a minute, or over ten.

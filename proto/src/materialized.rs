@@ -8,6 +8,10 @@
 //! partitions are its own. Each source partition numbers its changes by its own log. Each partition of the copy
 //! remembers, for every source partition, the position up to which it took rows: so rows that come twice, from any
 //! number of frontends, are taken once and in order.
+//!
+//! A re-keying is a copy that takes the place of its source: it is filled and kept in step as any copy, then the source's
+//! partitions are closed ([`Capture::Close`]), and one change of the catalog exchanges the partitions of the two tables
+//! ([`CopyChange::Exchange`]). The table keeps its id and everything that goes by it.
 
 use arrow::record_batch::RecordBatch;
 
@@ -47,6 +51,12 @@ pub enum CopyState {
     InStep,
     /// Rows are missing, for ever: a new table takes the copy's place.
     Lost,
+    /// The partitions of its source are being closed, so that the copy can take their place.
+    Switching,
+    /// The switch was given up, and the partitions of its source are being opened again. It is as good as lost.
+    Reopening,
+    /// It has the former partitions of its source, which are closed: they only tell which writes they took.
+    Retired,
 }
 
 impl CopyState {
@@ -57,8 +67,41 @@ impl CopyState {
             Self::Filling => "filling",
             Self::InStep => "in step",
             Self::Lost => "lost",
+            Self::Switching => "switching",
+            Self::Reopening => "reopening",
+            Self::Retired => "retired",
         }
     }
+
+    /// True if such a copy will never have all rows of its source: writes do not wait for it.
+    #[must_use]
+    pub const fn is_given_up(self) -> bool {
+        matches!(self, Self::Lost | Self::Reopening)
+    }
+}
+
+/// Settings and progress of a copy that is to take the place of its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rekeying {
+    /// True if no rows are copied, and the tables are not exchanged.
+    pub is_paused: bool,
+    /// Maximum rows that are copied per second while the copy is being filled; 0: unlimited.
+    pub rows_per_second: u64,
+    /// Rows copied so far, without later changes, as the filler told last.
+    pub rows: u64,
+}
+
+/// An operator's order about a re-keying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// Copies no more rows until it is resumed.
+    Pause,
+    /// Goes on.
+    Resume,
+    /// Bounds the rows that are copied per second; 0: unlimited.
+    Throttle(u64),
+    /// Gives the re-keying up. Not possible any more once the source's partitions are being closed.
+    Cancel,
 }
 
 /// Source and state of a table that is a copy.
@@ -76,6 +119,36 @@ pub struct CopyOf {
     pub reason: Option<String>,
     /// Number of this fill: 1 for the first table of the copy.
     pub fills: u32,
+    /// Settings and progress, if the copy is to take the place of its source.
+    pub rekeying: Option<Rekeying>,
+}
+
+impl CopyOf {
+    /// State of a new copy of a table.
+    #[must_use]
+    pub const fn new(source: TableId, rekeying: Option<Rekeying>) -> Self {
+        Self {
+            source,
+            state: CopyState::Filling,
+            filler: 0,
+            beat: 0,
+            reason: None,
+            fills: 1,
+            rekeying,
+        }
+    }
+
+    /// True if the copy is to take the place of its source, or has done so.
+    #[must_use]
+    pub const fn is_rekeying(&self) -> bool {
+        self.rekeying.is_some()
+    }
+
+    /// True if queries may read the copy in place of its source. One that is to take that place is not read before.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.state == CopyState::InStep && !self.is_rekeying()
+    }
 }
 
 /// Change of captures, through the source partition's log.
@@ -87,8 +160,16 @@ pub enum Capture {
     Sync,
     /// The copy has everything up to this index.
     Shipped(u64),
-    /// Changes are captured no longer.
+    /// The partition takes no writes and answers no scans after this entry, because the copy is to take its place. It
+    /// still tells whether it took a write before.
+    Close,
+    /// Changes are captured no longer. A partition that is closed stays so.
     End,
+    /// A closed partition takes writes and answers scans again, and its changes are captured no longer.
+    Reopen,
+    /// Sent to a partition of the copy itself, when that has taken the place of its source: it takes no rows by their
+    /// positions any more. All that may still come were taken before.
+    Detach,
 }
 
 /// Order to a source partition about the capture for one copy.
@@ -162,6 +243,8 @@ pub enum CopyChange {
         filler: u64,
         /// Number of the sign, larger than that of the one before.
         beat: u64,
+        /// Rows copied so far.
+        rows: u64,
     },
     /// All rows are there: the copy is in step. Changes nothing unless the partitions include all those that the source
     /// has now, and none of these is being split or truncated.
@@ -173,7 +256,8 @@ pub enum CopyChange {
         /// Partitions of the source that wait for the copy, and whose changes it has.
         partitions: Vec<PartitionId>,
     },
-    /// The copy lacks rows, for ever. Changes nothing if it is lost or gone, which is no error.
+    /// The copy lacks rows, for ever, or cannot take its source's place. Changes nothing if it is lost or gone, which is no
+    /// error. One that was switching is reopening then.
     Lose {
         /// Copy that lacks rows.
         copy: TableId,
@@ -188,6 +272,40 @@ pub enum CopyChange {
         /// since.
         beat: Option<u64>,
     },
+    /// An order about a re-keying. Changes nothing if it is too late for it.
+    Steer {
+        /// Copy that is to take the place of its source.
+        copy: TableId,
+        /// The order.
+        steering: Steering,
+    },
+    /// The source's partitions may be closed. Changes nothing unless the copy is in step and not paused, and both tables
+    /// are ready, without a partition that is being split.
+    Switch {
+        /// Copy that is to take the place of its source.
+        copy: TableId,
+    },
+    /// Exchanges key, placement and partitions of the copy and its source; the copy is retired then. Changes nothing
+    /// unless the partitions include all those that the source has, and both tables are ready.
+    Exchange {
+        /// Copy that takes the place of its source.
+        copy: TableId,
+        /// Partitions of the source that are closed, and whose last changes the copy has.
+        partitions: Vec<PartitionId>,
+    },
+    /// The source's partitions are open again: the copy is lost. Changes nothing unless these include all that the source
+    /// has.
+    Reopened {
+        /// Copy that was to take the place of its source.
+        copy: TableId,
+        /// Partitions of the source that are open.
+        partitions: Vec<PartitionId>,
+    },
+    /// Drops a retired copy, with the former partitions.
+    Discard {
+        /// The retired copy.
+        copy: TableId,
+    },
 }
 
 impl CopyChange {
@@ -199,7 +317,12 @@ impl CopyChange {
             | Self::Beat { copy, .. }
             | Self::Finish { copy, .. }
             | Self::Lose { copy, .. }
-            | Self::Replace { copy, .. } => *copy,
+            | Self::Replace { copy, .. }
+            | Self::Steer { copy, .. }
+            | Self::Switch { copy }
+            | Self::Exchange { copy, .. }
+            | Self::Reopened { copy, .. }
+            | Self::Discard { copy } => *copy,
         }
     }
 }
@@ -230,6 +353,23 @@ mod tests {
         };
         assert!(fits(&[3, 1, 2]) && fits(&[1, 2, 3]));
         assert!(!fits(&[3, 1]) && !fits(&[3, 1, 2, 2]) && !fits(&[3, 1, 1]) && !fits(&[3, 1, 4]));
+    }
+
+    #[test]
+    fn only_a_copy_that_stays_one_is_read_in_place_of_its_source() {
+        let states = [
+            CopyState::Filling,
+            CopyState::InStep,
+            CopyState::Lost,
+            CopyState::Switching,
+            CopyState::Reopening,
+            CopyState::Retired,
+        ];
+        for state in states {
+            let of = |rekeying| CopyOf { state, ..CopyOf::new(TableId(1), rekeying) };
+            assert_eq!(of(None).is_readable(), state == CopyState::InStep, "{state:?}");
+            assert!(!of(Some(Rekeying::default())).is_readable(), "{state:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::beat::LoadBeat;
+use crate::beat::{FollowerReads, LoadBeat};
 use crate::generation::Claim;
 use crate::id::NodeId;
 use crate::label::Labels;
@@ -92,4 +92,8 @@ pub struct Heartbeat {
     pub cpu_ms: Option<u64>,
     /// Generations of its data directory.
     pub claim: Claim,
+    /// Reads of the partitions that it does not lead.
+    pub follower_reads: Vec<FollowerReads>,
+    /// True if its replicas of a new partition begin under the leader that the split names.
+    pub names_leader: bool,
 }

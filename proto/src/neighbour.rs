@@ -1,11 +1,12 @@
 //! Neighbours of a value among all values of its column's type.
 //!
 //! Every type here is a total order in which each value has a next one: integers and decimals by counting, floats by
-//! their bits, strings and bytes by appending a zero byte. So `a > 9 AND a < 10` is empty for an integer but not for a
-//! float, and a set of ranges can be checked exactly for gaps. Most types also have a greatest value, which has no
-//! successor.
+//! their bits, UUIDs by counting their digits, strings and bytes by appending a zero byte. So `a > 9 AND a < 10` is
+//! empty for an integer but not for a float, and a set of ranges can be checked exactly for gaps. Most types also have
+//! a greatest value, which has no successor.
 
 use crate::schema::ColumnType;
+use crate::uuid::UUID_BYTES;
 use crate::value::Value;
 
 /// The range of an integer type, if it is one.
@@ -34,7 +35,11 @@ pub(crate) fn decimal_max(precision: u8) -> i128 {
 pub(crate) fn is_stepped(column_type: ColumnType) -> bool {
     !matches!(
         column_type,
-        ColumnType::Float32 | ColumnType::Float64 | ColumnType::String | ColumnType::Binary
+        ColumnType::Float32
+            | ColumnType::Float64
+            | ColumnType::String
+            | ColumnType::Binary
+            | ColumnType::Uuid
     )
 }
 
@@ -51,6 +56,9 @@ pub(crate) fn least(column_type: ColumnType) -> Value {
         ColumnType::Binary => Value::Binary(Vec::new()),
         ColumnType::Date => Value::Date(i32::MIN),
         ColumnType::Timestamp(..) => Value::Timestamp(i64::MIN),
+        ColumnType::Uuid => Value::Binary(vec![0; UUID_BYTES]),
+        // Numbers beyond a day are not written, but have their place.
+        ColumnType::Time => Value::Int(i64::MIN),
         _ => Value::Bool(false),
     }
 }
@@ -59,6 +67,7 @@ pub(crate) fn least(column_type: ColumnType) -> Value {
 pub(crate) fn successor(value: &Value, column_type: ColumnType) -> Option<Value> {
     Some(match (value, column_type) {
         (Value::Bool(false), ColumnType::Bool) => Value::Bool(true),
+        (Value::Int(v), ColumnType::Time) => Value::Int(v.checked_add(1)?),
         (Value::Int(_) | Value::UInt(_), _) => {
             let (_, max) = integer_range(column_type)?;
             let next = integer_value(value)? + 1;
@@ -81,6 +90,7 @@ pub(crate) fn successor(value: &Value, column_type: ColumnType) -> Option<Value>
         }
         (Value::Date(v), ColumnType::Date) => Value::Date(v.checked_add(1)?),
         (Value::Timestamp(v), ColumnType::Timestamp(..)) => Value::Timestamp(v.checked_add(1)?),
+        (Value::Binary(v), ColumnType::Uuid) => uuid(uuid_number(v)?.checked_add(1)?),
         _ => return None,
     })
 }
@@ -90,6 +100,7 @@ pub(crate) fn successor(value: &Value, column_type: ColumnType) -> Option<Value>
 pub(crate) fn predecessor(value: &Value, column_type: ColumnType) -> Option<Value> {
     Some(match (value, column_type) {
         (Value::Bool(true), ColumnType::Bool) => Value::Bool(false),
+        (Value::Int(v), ColumnType::Time) => Value::Int(v.checked_sub(1)?),
         (Value::Int(_) | Value::UInt(_), _) => {
             let (min, _) = integer_range(column_type)?;
             let next = integer_value(value)? - 1;
@@ -108,8 +119,18 @@ pub(crate) fn predecessor(value: &Value, column_type: ColumnType) -> Option<Valu
         (Value::Binary(v), ColumnType::Binary) => Value::Binary(v.strip_suffix(&[0])?.to_vec()),
         (Value::Date(v), ColumnType::Date) => Value::Date(v.checked_sub(1)?),
         (Value::Timestamp(v), ColumnType::Timestamp(..)) => Value::Timestamp(v.checked_sub(1)?),
+        (Value::Binary(v), ColumnType::Uuid) => uuid(uuid_number(v)?.checked_sub(1)?),
         _ => return None,
     })
+}
+
+/// The number whose digits a UUID has.
+fn uuid_number(bytes: &[u8]) -> Option<u128> {
+    Some(u128::from_be_bytes(bytes.try_into().ok()?))
+}
+
+fn uuid(number: u128) -> Value {
+    Value::Binary(number.to_be_bytes().to_vec())
 }
 
 /// The number of an integer value.
@@ -199,6 +220,8 @@ mod tests {
             (Value::String(String::new()), ColumnType::String, Value::String("\0".to_owned())),
             (Value::Binary(vec![255]), ColumnType::Binary, Value::Binary(vec![255, 0])),
             (Value::Date(-1), ColumnType::Date, Value::Date(0)),
+            (uuid(0xFF), ColumnType::Uuid, uuid(0x100)),
+            (Value::Int(-1), ColumnType::Time, Value::Int(0)),
         ];
         for (low, column_type, high) in cases {
             assert_eq!(successor(&low, column_type), Some(high.clone()));
@@ -224,6 +247,8 @@ mod tests {
         assert_eq!(successor(&Value::Bool(true), ColumnType::Bool), None);
         assert_eq!(successor(&Value::Decimal(99), ColumnType::Decimal(2, 0)), None);
         assert_eq!(successor(&Value::Timestamp(i64::MAX), ColumnType::Date), None);
+        assert_eq!(successor(&uuid(u128::MAX), ColumnType::Uuid), None);
+        assert_eq!(successor(&Value::Binary(vec![1]), ColumnType::Uuid), None);
         for column_type in [
             ColumnType::Bool,
             ColumnType::Int64,
@@ -234,6 +259,8 @@ mod tests {
             ColumnType::String,
             ColumnType::Binary,
             ColumnType::Date,
+            ColumnType::Uuid,
+            ColumnType::Time,
         ] {
             assert_eq!(predecessor(&least(column_type), column_type), None, "{column_type:?}");
         }

@@ -13,12 +13,15 @@ use crate::range::Bound;
 pub const PARTITION_SIZE_MB: u32 = 512;
 /// Default maximum of partitions that automatic splits create in a table.
 pub const PARTITIONS_MAX: u32 = 1000;
+/// Default time, in seconds, for which two neighbours must have been quiet before they are merged.
+pub const MERGE_AFTER_S: u32 = 3_600;
 /// Maximum number of partitions that a table is created with. A partition map of this size still fits into one message
 /// (about 200 KiB), and a node can hold 4,096 idle groups.
 pub const TABLE_PARTITIONS_MAX: usize = 4_096;
 
-/// Automatic splits and merges of a table's partitions.
+/// Automatic splits and merges of a table's partitions. Fields that a stored form lacks have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Partitioning {
     /// True to split hot partitions and merge idle ones.
     pub by_load: bool,
@@ -35,8 +38,13 @@ pub struct Partitioning {
     /// Number of leading key columns by which rows are kept together: no split, not even by hand, separates rows of one
     /// placement that agree in them; 0: rows may be separated anywhere. Existing bounds stay. (HBase has a similar
     /// `KeyPrefixRegionSplitPolicy`.)
-    #[serde(default)]
     pub keep_together: u32,
+    /// Time for which two neighbours must have been quiet before they are merged, seconds.
+    pub merge_after_s: u32,
+    /// Time after which boundaries that were set by hand may be merged away automatically, seconds; 0: never.
+    pub pin_expiry_s: u32,
+    /// True to cut and place partitions ahead of peaks that come every day; only with `by_load`.
+    pub forecast: bool,
 }
 
 impl Default for Partitioning {
@@ -49,6 +57,9 @@ impl Default for Partitioning {
             max_partitions: PARTITIONS_MAX,
             hotspot_remedy: HotspotRemedy::Advise,
             keep_together: 0,
+            merge_after_s: MERGE_AFTER_S,
+            pin_expiry_s: 0,
+            forecast: true,
         }
     }
 }

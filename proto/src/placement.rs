@@ -61,6 +61,15 @@ impl Placement {
         Self::Hash { columns }
     }
 
+    /// By hash of all columns of the key, as far as the table does not keep rows together: rows of one series are spread,
+    /// and all versions of one row are in one partition.
+    pub fn by_key(schema: &TableSchema) -> Self {
+        let columns_max = schema.options.partitioning.cut_columns_max();
+        Self::Hash {
+            columns: schema.key_columns().take(columns_max).map(|column| column.id).collect(),
+        }
+    }
+
     /// The columns on which the placement depends.
     pub fn columns(&self) -> &[ColumnId] {
         match self {

@@ -29,6 +29,9 @@ pub struct Split {
     /// The new partition's replica on the node of each replica of the old one. If the group has other members when the
     /// entry is applied, the order has no effect.
     pub replicas: BTreeMap<NodeId, ReplicaId>,
+    /// Node that leads the new partition from its first entry; `None`: the node of the replica that proposed the split.
+    /// The partition's leader clears it for a node that could not lead at once.
+    pub leader: Option<NodeId>,
 }
 
 /// Freezes a partition, which then refuses reads and writes because its left neighbour is to absorb its rows; or
@@ -79,6 +82,17 @@ impl Reshape {
             Self::Split(Split { partition, .. })
             | Self::Freeze(Freeze { partition, .. })
             | Self::Absorb(Absorb { partition, .. }) => *partition,
+        }
+    }
+
+    /// True if both orders make the same change, whoever is to lead what it creates.
+    #[must_use]
+    pub fn is_same(&self, order: &Self) -> bool {
+        match (self, order) {
+            (Self::Split(split), Self::Split(twin)) => {
+                *split == Split { leader: split.leader, ..twin.clone() }
+            }
+            _ => self == order,
         }
     }
 

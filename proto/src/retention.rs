@@ -41,6 +41,7 @@ mod tests {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         };
@@ -51,6 +52,8 @@ mod tests {
             options: TableOptions::default(),
             next_column: ColumnId(2),
             schema_on_write: false,
+            checks: Vec::new(),
+            view: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`PartitionMap`] holds all routes of a table. Its ranges tile the key space: the first starts at the beginning,
 //! each starts at the end of the previous one, the last goes to the end. So every key has exactly one route, whatever
-//! the scheme, and routing a row is a search among the starts.
+//! the scheme, and routing a row is a search among the starts. A view has no rows, and the map without routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub struct Route {
     pub epoch: Epoch,
     /// Replicas and their nodes.
     pub replicas: BTreeMap<ReplicaId, NodeId>,
-    /// Node of the last known leader.
+    /// Node that probably leads, which clients ask first.
     pub leader: Option<NodeId>,
 }
 
@@ -66,6 +66,12 @@ pub struct PartitionMap {
 }
 
 impl PartitionMap {
+    /// The map of a view, which has no rows: no row is ever routed by it.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { routes: Vec::new(), starts: Keys::from_encoded(std::iter::empty::<&[u8]>()) }
+    }
+
     /// Checks that the routes tile the key space, in order.
     ///
     /// # Errors
@@ -130,7 +136,7 @@ impl PartitionMap {
         Self::new(routes)
     }
 
-    /// The routes, in the order of their ranges; at least one.
+    /// The routes, in the order of their ranges; at least one, except of a view.
     pub fn routes(&self) -> &[Route] {
         &self.routes
     }

@@ -99,6 +99,7 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     };
@@ -117,6 +118,8 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         options: TableOptions::default(),
         next_column: ColumnId(next + 1),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     }
 }
 

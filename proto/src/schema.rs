@@ -2,11 +2,15 @@
 //!
 //! Invariants (checked by [`TableSchema::validate`]):
 //! - column names and column ids are unique; names are 1 to [`NAME_BYTES_MAX`] bytes long;
+//! - JSON columns are texts of any length, and not part of the key;
 //! - at most one time index; it is a timestamp and NOT NULL;
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
+//! - names of CHECK constraints are unique and valid;
+//! - the hidden column [`ROW_COLUMN`] is the whole key of its table;
 //! - index names are unique and valid; a column has at most one index of each kind, and it fits the column's type;
-//! - an append-mode table has no merge mode other than the default.
+//! - an append-mode table has no merge mode other than the default;
+//! - a view has no key, and is in append mode: its rows may be equal.
 //!
 //! A column's `storage_name` is its name in files, logs and memtables. It never changes, and the name of a dropped
 //! column is never reused, so that old files cannot bring dropped values back.
@@ -21,9 +25,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::index::Index;
+pub use crate::json::JsonType;
 pub use crate::partitioning::{
     HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning, TABLE_PARTITIONS_MAX,
 };
+use crate::stored_view::ViewDefinition;
 use crate::value::Value;
 
 /// Maximum bytes of the name of a database, table, column or index.
@@ -32,6 +38,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const COLUMNS_MAX: usize = 1000;
 /// Maximum columns of a key.
 pub const KEY_COLUMNS_MAX: usize = 32;
+/// Arrow's type of UUIDs; no other value has it.
+pub const UUID: DataType = DataType::FixedSizeBinary(16);
 
 /// Type of a column. Inside, rows always have the Arrow type of it: strings and bytes are views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,6 +76,10 @@ pub enum ColumnType {
     Date,
     /// TIMESTAMP at a unit, without (false) or with (true) a time zone, which is UTC.
     Timestamp(Unit, bool),
+    /// UUID: 16 bytes.
+    Uuid,
+    /// TIME: microseconds since midnight, without a time zone.
+    Time,
 }
 
 /// Unit of a timestamp.
@@ -148,6 +160,8 @@ impl ColumnType {
             Self::Timestamp(unit, utc) => {
                 DataType::Timestamp(unit.arrow(), utc.then(|| Arc::from("UTC")))
             }
+            Self::Uuid => UUID,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
         }
     }
 
@@ -167,6 +181,8 @@ impl ColumnType {
             DataType::Float64 => Self::Float64,
             DataType::Decimal128(precision, scale) => Self::Decimal(*precision, *scale),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
+            &UUID => Self::Uuid,
+            DataType::Time64(TimeUnit::Microsecond) => Self::Time,
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
@@ -198,6 +214,8 @@ impl ColumnType {
             Self::Date => "DATE".to_owned(),
             Self::Timestamp(unit, false) => format!("TIMESTAMP({})", unit.digits()),
             Self::Timestamp(unit, true) => format!("TIMESTAMP({}) WITH TIME ZONE", unit.digits()),
+            Self::Uuid => "UUID".to_owned(),
+            Self::Time => "TIME".to_owned(),
         }
     }
 
@@ -244,6 +262,9 @@ pub struct Column {
     /// Maximum number of characters of a text; `None`: no limit.
     #[serde(default)]
     pub length: Option<TextLength>,
+    /// The texts are JSON or JSONB; `None`: any texts, or values of another type.
+    #[serde(default)]
+    pub json: Option<JsonType>,
     /// Indexes, at most one of each kind.
     #[serde(default)]
     pub indexes: Vec<Index>,
@@ -276,12 +297,20 @@ impl TextLength {
 impl Column {
     /// The name of its type in SQL.
     pub fn type_sql(&self) -> String {
-        self.length.map_or_else(|| self.column_type.sql(), TextLength::sql)
+        match (self.length, self.json) {
+            (Some(length), _) => length.sql(),
+            (None, Some(json)) => json.sql().to_owned(),
+            (None, None) => self.column_type.sql(),
+        }
     }
 
     /// The column as an Arrow field under its SQL name.
     pub fn field(&self) -> Field {
-        Field::new(&self.name, self.column_type.arrow(), self.nullable)
+        let field = Field::new(&self.name, self.column_type.arrow(), self.nullable);
+        match self.json {
+            Some(json) => json.marked(field),
+            None => field,
+        }
     }
 
     /// The column as an Arrow field under its storage name. Always nullable: files of an older
@@ -337,6 +366,47 @@ pub struct TableOptions {
     pub advice_thresholds: Vec<String>,
 }
 
+/// A CHECK constraint. A row passes when the condition is true or NULL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Name, unique in the table.
+    pub name: String,
+    /// SQL text of the condition.
+    pub expression: String,
+}
+
+/// Name of the column that is the key of a table without a key of its own: 16 bytes of each row, in the order in which
+/// frontends write rows. Nobody names or sees it; rows are placed by its hash, so that none of the partitions takes all
+/// new ones.
+pub const ROW_COLUMN: &str = "__row";
+
+impl Column {
+    /// The key of a table without a key of its own.
+    #[must_use]
+    pub fn of_rows(id: ColumnId) -> Self {
+        Self {
+            id,
+            name: ROW_COLUMN.to_owned(),
+            storage_name: ROW_COLUMN.to_owned(),
+            column_type: ColumnType::Binary,
+            nullable: false,
+            semantic: Semantic::Tag,
+            default: None,
+            generated: None,
+            missing: None,
+            length: None,
+            json: None,
+            indexes: Vec::new(),
+            comment: None,
+        }
+    }
+
+    /// True if nobody sees the column.
+    pub fn is_hidden(&self) -> bool {
+        self.name == ROW_COLUMN
+    }
+}
+
 /// A table's columns, key and options at one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
@@ -353,15 +423,31 @@ pub struct TableSchema {
     pub next_column: ColumnId,
     /// If true, rows with unknown columns add them (line protocol); if false, they fail (SQL's default).
     pub schema_on_write: bool,
+    /// CHECK constraints: conditions that no written row fails.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+    /// Query of a view, which has no rows of its own; `None`: a table.
+    #[serde(default)]
+    pub view: Option<ViewDefinition>,
 }
 
 impl TableSchema {
-    /// The column with a SQL name, by exact match.
+    /// The column with a SQL name, by exact match; a hidden one has none.
     pub fn column(&self, name: &str) -> Option<&Column> {
-        self.columns.iter().find(|column| column.name == name)
+        self.shown().find(|column| column.name == name)
     }
 
-    /// The position of the column with a SQL name, by exact match.
+    /// The columns that clients see, in SQL's order.
+    pub fn shown(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| !column.is_hidden())
+    }
+
+    /// True if rows have a hidden key, so that equal rows are kept.
+    pub fn is_keyless(&self) -> bool {
+        self.key_columns().any(Column::is_hidden)
+    }
+
+    /// The position of the column with a SQL name, by exact match, hidden or not.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
@@ -386,7 +472,12 @@ impl TableSchema {
         self.columns.iter().find(|column| column.semantic == Semantic::TimeIndex)
     }
 
-    /// The columns under their SQL names.
+    /// The columns that clients see, under their SQL names.
+    pub fn shown_arrow(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.shown().map(Column::field).collect::<Vec<_>>()))
+    }
+
+    /// The columns under their SQL names, hidden ones included.
     pub fn arrow(&self) -> SchemaRef {
         Arc::new(Schema::new(self.columns.iter().map(Column::field).collect::<Vec<_>>()))
     }
@@ -416,7 +507,14 @@ impl TableSchema {
         let mut storage_names = BTreeSet::new();
         for column in &self.columns {
             validate_name("column", &column.name)?;
-            if column.name.starts_with("__") {
+            if column.is_hidden() {
+                if self.key != [column.id] || *column != Column::of_rows(column.id) {
+                    return invalid(format!(
+                        "column \"{ROW_COLUMN}\" is the key of tables without a key of their own, \
+                         and of no others"
+                    ));
+                }
+            } else if column.name.starts_with("__") {
                 return invalid(format!(
                     "column \"{}\" starts with two underscores, which are for internal columns",
                     column.name
@@ -429,6 +527,14 @@ impl TableSchema {
             }
         }
         self.validate_indexes()?;
+        self.validate_json()?;
+        let mut constraints = BTreeSet::new();
+        for check in &self.checks {
+            validate_name("constraint", &check.name)?;
+            if !constraints.insert(check.name.as_str()) {
+                return invalid(format!("constraint \"{}\" specified more than once", check.name));
+            }
+        }
         // The time index.
         let time_indexes: Vec<_> =
             self.columns.iter().filter(|c| c.semantic == Semantic::TimeIndex).collect();
@@ -472,7 +578,7 @@ impl TableSchema {
         // Options that exclude each other.
         if self.key.is_empty() && !self.options.append_mode {
             return invalid(
-                "a table needs a PRIMARY KEY or a TIME INDEX, or 'append_mode' = 'true'".to_owned(),
+                "a table needs a key, of its own or hidden, or 'append_mode' = 'true'".to_owned(),
             );
         }
         if self.options.append_mode && self.options.merge_mode != MergeMode::LastRow {
@@ -482,6 +588,25 @@ impl TableSchema {
         }
         if self.options.ttl.is_some() && self.time_index().is_none() {
             return invalid("'ttl' needs a TIME INDEX".to_owned());
+        }
+        if self.view.is_some() && !(self.key.is_empty() && self.options.append_mode) {
+            return invalid("a view has no key".to_owned());
+        }
+        Ok(())
+    }
+
+    fn validate_json(&self) -> Result<(), Error> {
+        for column in &self.columns {
+            let Some(json) = column.json else { continue };
+            let (name, json_type) = (&column.name, json.postgres());
+            if column.column_type != ColumnType::String || column.length.is_some() {
+                let message = format!("column \"{name}\" of type {json_type} has other values");
+                return Err(Error::InvalidInput(message));
+            }
+            if self.is_key(column.id) {
+                let message = format!("key column \"{name}\" cannot be of type {json_type}");
+                return Err(Error::InvalidInput(message));
+            }
         }
         Ok(())
     }

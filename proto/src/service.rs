@@ -24,7 +24,9 @@ use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::generation::{Renewal, Renewed};
-use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
+use crate::id::{
+    DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, SchemaVersion, TableId,
+};
 use crate::index::{Index, IndexKind};
 use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
 use crate::materialized::{CaptureOrder, Changes, ChangesRequest, CopyChange, CopyState, Ship};
@@ -34,7 +36,9 @@ use crate::placement::Placement;
 use crate::probe::Probe;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
-use crate::schema::{Column, TableOptions, TableSchema};
+use crate::schema::{Check, Column, TableOptions, TableSchema};
+use crate::sequence::{SequenceChange, TableSequence};
+use crate::stored_view::ViewDefinition;
 use crate::task::TaskChange;
 
 /// Identity of a write: repeated under the same identity, it takes effect once. Rows that are sent again in several
@@ -58,6 +62,29 @@ pub enum WriteKind {
     Delete,
 }
 
+/// Column of a conditional put, after its other columns: true for each row whose key is deleted. Boolean, without NULLs;
+/// left out if no key is deleted.
+pub const REMOVED_COLUMN: &str = "__removed";
+
+/// Condition of a write: it takes effect as a whole if the partition has not written any of its keys since the sender
+/// read them, and otherwise not at all.
+///
+/// A partition knows the keys of its newest writes only, and only since the first scan for an update. It also refuses
+/// what it cannot decide. A refusal is final: repeated with the same condition, the write is refused again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Condition {
+    /// Epoch of the partition when the keys were read.
+    pub epoch: Epoch,
+    /// Raft index up to which the sender saw all writes.
+    pub index: u64,
+    /// Random number of a statement that writes many rows: the partition does not keep the keys of its writes one by
+    /// one. They count as a write of every key for all other statements, and of none for this one.
+    pub bulk: Option<u64>,
+    /// Version of the schema by which the rows were read. A row that replaces a whole one would lose the columns of a
+    /// later version.
+    pub schema: SchemaVersion,
+}
+
 /// Rows for one partition.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
@@ -78,6 +105,9 @@ pub struct WriteRequest {
     /// Origin of the rows, for a partition of a copy: they take effect by their position, not by the request's
     /// identity.
     pub ship: Option<Ship>,
+    /// Condition without which the rows have no effect. The rows of a conditional put replace whole rows, also where
+    /// fields keep their newest value, and may have the [`REMOVED_COLUMN`].
+    pub condition: Option<Condition>,
 }
 
 /// Result of a write that has taken effect: on a quorum's disks, and applied.
@@ -87,6 +117,22 @@ pub struct WriteReply {
     pub index: u64,
     /// Copies that lack the rows: the write must not be acknowledged to a client before they have them or are lost.
     pub owed: Vec<TableId>,
+}
+
+/// Replicas that may answer a scan, and the age that its rows may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The leader; every other replica names it in [`Error::NotLeader`]. All acknowledged writes are seen.
+    #[default]
+    Leader,
+    /// Any replica.
+    AnyReplica {
+        /// Writes that were acknowledged longer ago than this when the request arrives are seen. With zero, the scan is
+        /// as linearizable as one at the leader.
+        staleness_max: Duration,
+        /// Schema version of the sender's catalog. A replica with an earlier one answers as with zero.
+        schema: SchemaVersion,
+    },
 }
 
 /// Request to read one partition.
@@ -114,6 +160,43 @@ pub struct ScanRequest {
     /// [`PROBE_DEPTH_MAX`](crate::probe::PROBE_DEPTH_MAX) and [`PROBE_NODES_MAX`](crate::probe::PROBE_NODES_MAX) are
     /// left out.
     pub probes: Vec<Probe>,
+    /// Replicas that may answer.
+    pub read_from: ReadFrom,
+    /// If set, rows may be left out that are not among these; not together with `limit`.
+    pub first_by_time: Option<FirstByTime>,
+    /// If set, one stream of rows in order of their keys is wanted. A node that has another order cheaper returns it, as
+    /// the reply says.
+    pub order: Option<KeyOrder>,
+    /// True if the rows are read to be written under a [`Condition`]: the partition keeps the keys of its writes from
+    /// before the scan on.
+    pub for_update: bool,
+}
+
+/// Order of rows by their keys, in which NULL comes before all values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyOrder {
+    /// True if rows come from the last key on.
+    pub descending: bool,
+    /// True if NULLs come at the other end: those of the first column of the key that the domains do not bind to one
+    /// value.
+    pub nulls_apart: bool,
+}
+
+impl KeyOrder {
+    /// From the first key on.
+    pub const ASCENDING: Self = Self { descending: false, nulls_apart: false };
+    /// From the last key on.
+    pub const DESCENDING: Self = Self { descending: true, nulls_apart: false };
+}
+
+/// The first rows of a scan in order of the time index, with all rows of the same time as the last of them. Rows that
+/// are not in the domains do not count. The time index must be one of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstByTime {
+    /// Number of rows.
+    pub rows: usize,
+    /// True if the newest rows come first.
+    pub descending: bool,
 }
 
 /// A part of a query that runs on the node with a partition's rows.
@@ -164,16 +247,24 @@ pub struct ScanStats {
     pub row_groups_pruned: std::sync::atomic::AtomicU64,
     /// Use of each index.
     pub indexes: Mutex<BTreeMap<IndexKey, IndexUse>>,
+    /// 1 if a replica that does not lead has answered, otherwise 0.
+    pub by_followers: std::sync::atomic::AtomicU64,
+    /// Thousandths of a core that the replica's reads and writes took lately, when the scan began.
+    pub busy_millicores: std::sync::atomic::AtomicU64,
+    /// Those of them that the reads took.
+    pub read_millicores: std::sync::atomic::AtomicU64,
 }
 
 /// Rows of one partition at one moment, in one to `parallelism` streams.
 pub struct ScanReply {
     /// The streams; every row is in exactly one of them.
     pub streams: Vec<RowStream>,
-    /// True if each stream is in key order.
-    pub sorted: bool,
+    /// Order of each stream; `None`: none. One that was requested comes in one stream.
+    pub order: Option<KeyOrder>,
     /// Counters of the scan.
     pub stats: Arc<ScanStats>,
+    /// Raft index up to which the rows include all writes; 0 from a node of an earlier version.
+    pub index: u64,
 }
 
 /// Specification of a replica that a node is to hold.
@@ -257,9 +348,17 @@ pub struct ReplicaStatus {
 #[async_trait]
 pub trait DataService: Send + Sync {
     /// Writes rows; returns when a quorum has them on disk and the leader has applied them.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] when a condition does not hold; the rows have no effect then.
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error>;
 
-    /// Reads rows, linearizably: every write acknowledged before the call is seen.
+    /// Reads rows, linearizably: every write acknowledged before the call is seen, or every one that
+    /// [`ReadFrom::AnyReplica`] asks for.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`], or [`Error::Unavailable`] of a replica that cannot tell in time if it has all of these
+    /// writes: the leader, or another replica, may answer.
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error>;
 
     /// Announces the catalog of the orders that follow, before the first of them. `None`: the sender does not name it.
@@ -311,9 +410,9 @@ pub trait DataService: Send + Sync {
     /// index of the change. Idempotent.
     ///
     /// # Errors
-    /// As [`DataService::write`]; [`Error::NotFound`] for [`Sync`](crate::materialized::Capture::Sync) and
-    /// [`Shipped`](crate::materialized::Capture::Shipped) without a capture; [`Error::Unsupported`] for a node of an
-    /// earlier version.
+    /// As [`DataService::write`]; [`Error::NotFound`] for [`Sync`](crate::materialized::Capture::Sync),
+    /// [`Shipped`](crate::materialized::Capture::Shipped) and [`Close`](crate::materialized::Capture::Close) without a
+    /// capture; [`Error::Unsupported`] for a node of an earlier version.
     async fn capture(
         &self,
         partition: PartitionId,
@@ -447,6 +546,10 @@ pub struct NewTable {
     pub owner: RoleId,
     /// Table of which it is to be a materialized copy: its columns and options are then those of that table.
     pub copy_of: Option<TableId>,
+    /// True if the copy is to take the place of that table when it is in step.
+    pub rekeys: bool,
+    /// Sequences of its columns, which come and go with the table.
+    pub sequences: Vec<TableSequence>,
 }
 
 /// Content of an ALTER TABLE.
@@ -505,6 +608,31 @@ pub enum TableChange {
         /// Kind of the index.
         kind: IndexKind,
     },
+    /// Replaces the query of a view. Its columns stay; more may follow them.
+    SetView {
+        /// All columns of the view.
+        columns: Vec<Column>,
+        /// The new query.
+        definition: Box<ViewDefinition>,
+    },
+    /// Moves a column in SQL's order, in which `SELECT *` and INSERT without names have the columns.
+    MoveColumn {
+        /// Column name.
+        column: String,
+        /// Column before it; `None`: it becomes the first one.
+        after: Option<String>,
+    },
+    /// Adds a CHECK constraint, which later rows have to pass.
+    AddCheck(Check),
+    /// Drops a CHECK constraint, by name.
+    DropCheck(String),
+    /// Sets or removes the comment of a column.
+    SetComment {
+        /// Column name.
+        column: String,
+        /// The text; `None` to remove it.
+        comment: Option<String>,
+    },
 }
 
 /// A change of the catalog.
@@ -527,6 +655,13 @@ pub enum Ddl {
         name: String,
         /// Default `ttl` of its tables.
         ttl: Option<Duration>,
+    },
+    /// COMMENT ON DATABASE.
+    CommentDatabase {
+        /// Database name.
+        name: String,
+        /// The text; `None` to remove it.
+        comment: Option<String>,
     },
     /// Gives a database without tables an explicit schema, for good.
     MakeExplicit {
@@ -578,6 +713,9 @@ pub enum Ddl {
     Access(Box<AccessChange>),
     /// A change of tasks, or a step of a run; visible at once. False if a step does not fit what is recorded.
     Task(Box<TaskChange>),
+    /// A change of a sequence, or the next block of one; visible at once. False if a block was asked for by another
+    /// counter than the recorded one.
+    Sequence(Box<SequenceChange>),
     /// A change about a materialized copy; visible at once. False if it does not fit what is recorded.
     Copy(CopyChange),
     /// A change by name of an object that was checked. Refused as one of an object that does not exist if the name

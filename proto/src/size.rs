@@ -6,6 +6,9 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
+use crate::schema::UUID;
+use crate::uuid::UUID_BYTES;
+
 /// Approximate bytes of all values of a batch.
 pub fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(array_bytes).sum()
@@ -17,6 +20,7 @@ fn array_bytes(array: &ArrayRef) -> usize {
     let values = match array.data_type() {
         DataType::Utf8View => views_bytes(array.as_string_view().views()),
         DataType::BinaryView => views_bytes(array.as_binary_view().views()),
+        &UUID => UUID_BYTES * array.len(),
         DataType::Boolean => array.len() / 8,
         DataType::Null => 0,
         data_type => match data_type.primitive_width() {

@@ -30,6 +30,7 @@ mod place;
 mod probe;
 mod reshape;
 mod schema;
+mod sequence;
 mod service;
 mod task;
 mod watch;

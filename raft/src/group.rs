@@ -17,15 +17,17 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{
     ChangeMembershipError, ClientWriteError, Fatal, ForwardToLeader, LinearizableReadError,
 };
-use openraft::{LinearizerOption, Raft};
+use openraft::{LinearizerOption, Raft, RaftMetrics};
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::error::RaftError;
+use crate::hold::Awaited;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::read_point::ReadPoints;
 use crate::snapshot::Receiving;
 use crate::state::{Gate, StateMachine};
 use crate::types::{Command, RaftLogId, Types};
@@ -98,13 +100,15 @@ pub struct Group {
     in_flight_max: usize,
     flushing: tokio::sync::Mutex<()>,
     receiving: tokio::sync::Mutex<Option<Receiving>>,
+    read_points: ReadPoints,
+    awaited: Arc<Awaited>,
 }
 
 impl Group {
     pub(crate) fn new(
         (id, replica): (GroupId, ReplicaId),
         raft: RaftHandle,
-        pace: Pace,
+        (pace, read_points, awaited): (Pace, ReadPoints, Arc<Awaited>),
         log: Arc<Log>,
         machine: Arc<dyn Machine>,
         gate: Gate,
@@ -122,6 +126,8 @@ impl Group {
             in_flight_max,
             flushing: tokio::sync::Mutex::default(),
             receiving: tokio::sync::Mutex::default(),
+            read_points,
+            awaited,
         }
     }
 
@@ -157,6 +163,11 @@ impl Group {
 
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
+    }
+
+    /// Read points of this replica, for while it follows.
+    pub(crate) fn read_points(&self) -> &ReadPoints {
+        &self.read_points
     }
 
     /// Maximum bytes of a command that [`Group::propose`] accepts.
@@ -221,6 +232,16 @@ impl Group {
         })
     }
 
+    /// As [`Group::propose`], for a command that followers should apply at once: they are told of its commit without
+    /// delay.
+    ///
+    /// # Errors
+    /// As [`Group::propose`].
+    pub async fn propose_at_once(&self, payload: Bytes) -> Result<Applied, RaftError> {
+        self.awaited.hurry();
+        self.propose(payload).await
+    }
+
     /// Returns once a read of the machine sees every write that was acknowledged before the call.
     ///
     /// Needs no message while the leader's lease holds; otherwise one round trip to a quorum. Right after a start it
@@ -241,6 +262,21 @@ impl Group {
                 Err(error) => self.after_refusal(self.read_error(error), &mut patience).await?,
             }
         }
+    }
+
+    /// The index that another replica must have applied before it answers a read that arrived there before the call. The
+    /// other replica has applied the log up to `applied`.
+    ///
+    /// # Errors
+    /// [`RaftError::NotLeader`] or [`RaftError::Unavailable`]: this replica does not lead, or cannot confirm it.
+    pub(crate) async fn read_index(&self, applied: u64) -> Result<u64, RaftError> {
+        let option = LinearizerOption::new(None, true).with_wait_timeout(READ_WAIT);
+        let answer = self.raft.get_read_log_id(option).await;
+        let (point, _) = answer.map_err(|error| self.read_error(error))?;
+        if applied < point.index() {
+            self.awaited.note();
+        }
+        Ok(point.index())
     }
 
     /// True if this replica is the only member of its group, leads it, and has applied an entry of its own term: then
@@ -301,14 +337,10 @@ impl Group {
         let end = end_of(&self.raft);
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let leader = metrics.current_leader.and_then(|leader| {
-            let member = metrics.membership_config.membership().get_node(&leader)?;
-            Some((ReplicaId(leader), member.node))
-        });
         GroupStatus {
             group: self.id,
             replica: self.replica,
-            leader,
+            leader: leader_of(&metrics),
             is_leader: end.is_none() && metrics.state == openraft::ServerState::Leader,
             term: metrics.current_term,
             last_index: metrics.last_log_index,
@@ -322,6 +354,11 @@ impl Group {
             purged: metrics.purged.as_ref().map(|id| id.index),
             stopped: end.map(|end| end.to_string()),
         }
+    }
+
+    /// Fails if the group's task has ended. Sends no message.
+    pub(crate) fn check_running(&self) -> Result<(), RaftError> {
+        end_of(&self.raft).map_or(Ok(()), |end| Err(self.stopped(&end.to_string())))
     }
 
     /// The error to report if the group's task has panicked; `None` if it has not.
@@ -446,6 +483,13 @@ impl fmt::Display for End {
             Self::Panicked => f.write_str("its task has panicked"),
         }
     }
+}
+
+/// The leader and its node, as far as a replica knows.
+pub(crate) fn leader_of(metrics: &RaftMetrics<Types>) -> Option<(ReplicaId, NodeId)> {
+    let leader = metrics.current_leader?;
+    let member = metrics.membership_config.membership().get_node(&leader)?;
+    Some((ReplicaId(leader), member.node))
 }
 
 /// Reason why the group's task has ended; `None` while it runs. Sends no message.

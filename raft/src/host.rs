@@ -34,6 +34,7 @@ use crate::error::RaftError;
 use crate::fault::OnFailure;
 use crate::greeting::{Acquaintances, Manners};
 use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle, is_alone};
+use crate::hold::Awaited;
 use crate::log::disk::{Disk, StdDisk};
 use crate::log::simulated::SimulatedDisk;
 use crate::log::{Log, LogOptions, LogStats, Seeded};
@@ -42,6 +43,7 @@ use crate::network::Net;
 use crate::pace::Pace;
 use crate::peer::{Lane, Peers, Route};
 use crate::planted::{self, Plant};
+use crate::read_point::{self, ReadPoints};
 use crate::server;
 use crate::settings::config;
 use crate::snapshot::Outgoing;
@@ -376,12 +378,14 @@ impl Host {
         let state_machine = StateMachine::new(group, Arc::clone(&machine), gate.clone());
         let store = GroupStore::new(Arc::clone(&self.log), group);
         let stopped = |reason: String| RaftError::Stopped { group, reason };
+        let awaited = Arc::new(Awaited::default());
         let net = Net {
             peers: Arc::clone(&self.peers),
             group,
             replica,
             machine: Arc::clone(&machine),
             outgoing: Arc::clone(&self.outgoing),
+            awaited: Arc::clone(&awaited),
         };
         let raft = RaftHandle::new(
             replica.0,
@@ -420,7 +424,9 @@ impl Host {
         }
         let in_flight = (Arc::clone(&self.in_flight), self.in_flight_max);
         let log = Arc::clone(&self.log);
-        let running = Group::new((group, replica), raft, pace, log, machine, gate, in_flight);
+        let question = read_point::question(raft.clone(), Arc::clone(&self.peers), group, replica);
+        let reads = (pace, ReadPoints::new(question), awaited);
+        let running = Group::new((group, replica), raft, reads, log, machine, gate, in_flight);
         if let Err(error) = running.lead_if_alone().await {
             // Shut it down here: it is not among the running groups yet.
             if let Err(second) = running.shutdown().await {
@@ -458,7 +464,7 @@ impl Host {
     }
 
     /// Puts a group into the log that continues another group's state: its first entry is the mark's, its members are
-    /// the mark's, and the replica that proposed that entry leads. Completes when that is on disk. Returns false, and
+    /// the mark's, and the replica that the mark's position names leads. Completes when that is on disk. Returns false, and
     /// changes nothing, if the group is in the log already.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -25,7 +26,7 @@ use partita_proto::id::{GroupId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
 
 use crate::error::RaftError;
-use crate::hold::hold_commits;
+use crate::hold::{Awaited, hold_commits};
 use crate::machine::Machine;
 use crate::peer::{CallError, Lane, Peer, Peers, Route};
 use crate::planted::{self, Plant};
@@ -41,6 +42,8 @@ const APPENDS_UNDER_WAY: usize = 64;
 const APPEND_WAIT: Duration = Duration::from_secs(5);
 /// Initial backoff between attempts to reach a replica; doubled with every failure.
 const RETRY_MIN: Duration = Duration::from_millis(50);
+/// The same where the node answers that the replica is not there: after a split its group begins in a moment.
+const REFUSED_MIN: Duration = Duration::from_millis(1);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Factory of the connections of one group.
@@ -50,6 +53,7 @@ pub(crate) struct Net {
     pub(crate) replica: ReplicaId,
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) outgoing: Arc<Outgoing>,
+    pub(crate) awaited: Arc<Awaited>,
 }
 
 /// A connection to one replica.
@@ -58,6 +62,9 @@ pub(crate) struct Connection {
     route: Route,
     machine: Arc<dyn Machine>,
     outgoing: Arc<Outgoing>,
+    awaited: Arc<Awaited>,
+    /// True if the last append that failed was refused by the other node.
+    refused: AtomicBool,
 }
 
 impl RaftNetworkFactory<Types> for Net {
@@ -65,8 +72,14 @@ impl RaftNetworkFactory<Types> for Net {
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Connection {
         let route = Route { group: self.group, from: self.replica, to: ReplicaId(target) };
-        let (machine, outgoing) = (Arc::clone(&self.machine), Arc::clone(&self.outgoing));
-        Connection { peer: self.peers.peer(node.node), route, machine, outgoing }
+        Connection {
+            peer: self.peers.peer(node.node),
+            route,
+            machine: Arc::clone(&self.machine),
+            outgoing: Arc::clone(&self.outgoing),
+            awaited: Arc::clone(&self.awaited),
+            refused: AtomicBool::new(false),
+        }
     }
 }
 
@@ -80,6 +93,12 @@ fn failed(error: CallError, route: Route, action: RPCTypes) -> RPCError<Types> {
             Timeout { action, id: route.from.0, target: route.to.0, timeout }.into()
         }
     }
+}
+
+/// Waits between attempts to reach a replica.
+fn waits(refused: bool) -> impl Iterator<Item = Duration> + Send + 'static {
+    let first = if refused { REFUSED_MIN } else { RETRY_MIN };
+    std::iter::successors(Some(first), |wait| Some((*wait * 2).min(RETRY_MAX)))
 }
 
 /// Error for an answer that makes no sense; the other node may run another version.
@@ -128,17 +147,21 @@ impl RaftNetworkV2<Types> for Connection {
     where
         S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
     {
-        let (peer, route) = (&self.peer, self.route);
-        let fail = move |error| failed(error, route, RPCTypes::AppendEntries);
+        let (peer, route, refused) = (&self.peer, self.route, &self.refused);
+        let fail = move |error: CallError| {
+            refused.store(matches!(error, CallError::Refused(_)), Ordering::Relaxed);
+            failed(error, route, RPCTypes::AppendEntries)
+        };
         // Send the requests in order. `span` and `term` stay here, to check the answer.
-        let calls = hold_commits(input).then(move |request| async move {
-            let span = AppendSpan::of(&request);
-            let body = wire::append_out(request);
-            let term = sense::term_of(&body).unwrap_or_default();
-            let waiting =
-                tokio::time::timeout(APPEND_WAIT, peer.send(Lane::Bulk, route, body)).await;
-            (span, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
-        });
+        let calls =
+            hold_commits(input, Arc::clone(&self.awaited)).then(move |request| async move {
+                let span = AppendSpan::of(&request);
+                let body = wire::append_out(request);
+                let term = sense::term_of(&body).unwrap_or_default();
+                let waiting =
+                    tokio::time::timeout(APPEND_WAIT, peer.send(Lane::Bulk, route, body)).await;
+                (span, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
+            });
         // Await the answers in the same order, up to a limit of appends in flight.
         let answers = calls.map(move |(span, term, waiting)| async move {
             let reply = match waiting {
@@ -201,7 +224,22 @@ impl RaftNetworkV2<Types> for Connection {
     }
 
     fn backoff(&self) -> Option<Backoff> {
-        let waits = std::iter::successors(Some(RETRY_MIN), |wait| Some((*wait * 2).min(RETRY_MAX)));
-        Some(Backoff::new(waits))
+        Some(Backoff::new(waits(self.refused.load(Ordering::Relaxed))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_is_about_to_begin_is_asked_again_sooner_than_one_that_is_away() {
+        let milliseconds = |refused: bool, count: usize| {
+            waits(refused).take(count).map(|wait| wait.as_millis()).collect::<Vec<_>>()
+        };
+        assert_eq!(milliseconds(true, 5), [1, 2, 4, 8, 16]);
+        assert_eq!(milliseconds(false, 3), [50, 100, 200]);
+        assert_eq!(waits(true).nth(30), Some(RETRY_MAX));
+        assert_eq!(waits(false).nth(30), Some(RETRY_MAX));
     }
 }

@@ -34,6 +34,10 @@ pub enum Plant {
     AnyCatalog = 11,
     /// Terms and indexes of other nodes are taken unchecked.
     TrustNumbers = 12,
+    /// A follower answers reads without asking the leader for a read point.
+    ReadUnasked = 13,
+    /// A write takes effect whatever its condition says.
+    LoseUpdates = 14,
 }
 
 #[cfg(feature = "planted-bugs")]

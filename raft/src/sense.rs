@@ -78,6 +78,8 @@ pub(crate) fn check(body: &Body, term: u64) -> Result<(), RaftError> {
             Some(Transferred::Behind(position)) => limit.position(Some(position)),
             Some(Transferred::Accepted(_) | Transferred::Empty(_)) | None => Ok(()),
         },
+        Body::ReadIndex(question) => limit.number(question.applied, "index"),
+        Body::ReadPoint(point) => limit.number(point.index, "index"),
         Body::Chunk(_) | Body::Beat(_) | Body::Wanted(_) | Body::Done(_) | Body::Refused(_) => {
             Ok(())
         }
@@ -223,6 +225,16 @@ mod tests {
         ] {
             assert!(check(&body, 8).is_err(), "{body:?}");
         }
+    }
+
+    #[test]
+    fn a_read_point_that_no_log_reaches_is_refused() {
+        let point = |index| Body::ReadPoint(pb::RaftReadPoint { index });
+        assert!(check(&point(7), 1).is_ok());
+        assert!(check(&point(u64::MAX), 1).is_err());
+        let question = |applied| Body::ReadIndex(pb::RaftReadIndex { applied });
+        assert!(check(&question(7), 1).is_ok());
+        assert!(check(&question(u64::MAX), 1).is_err());
     }
 
     #[test]

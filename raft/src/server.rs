@@ -14,7 +14,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
-use partita_proto::wire::pb::{RaftDone, RaftFrame, RaftMessage, RaftRefused};
+use partita_proto::wire::pb::{RaftDone, RaftFrame, RaftMessage, RaftReadPoint, RaftRefused};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -256,6 +256,10 @@ async fn ask(group: &Group, sender: ReplicaId, body: Body) -> Result<Body, RaftE
         }
         Body::Chunk(chunk) => group.take_chunk(sender, chunk).await,
         Body::End(end) => group.end_snapshot(sender, end).await,
+        Body::ReadIndex(question) => {
+            let index = group.read_index(question.applied).await?;
+            Ok(Body::ReadPoint(RaftReadPoint { index }))
+        }
         _ => Err(RaftError::Incompatible("a request of an unknown kind".to_owned())),
     }
 }

@@ -218,18 +218,33 @@ impl Mark {
             .collect()
     }
 
-    /// Mark of the first entry of a group that continues from this mark: at the same index, proposed by the replica on
-    /// the same node, with the same members under other ids. `None` if the group's members, as of this mark, are not
-    /// exactly one voter on each of these nodes, or the leader is not one of them.
+    /// Mark of the first entry of a group that continues from this mark: at the same index, with the same members under
+    /// other ids, led by the replica on the node `leader`, or on the node of the replica that proposed this mark's entry.
+    /// `None` if the group's members, as of this mark, are not exactly one voter on each of these nodes, or the leader is
+    /// not one of them.
+    ///
+    /// Any member may lead. A replica answers nothing in the new group before it has this state on disk, so the group is as
+    /// if all members had voted for this leader in this term, and then had taken its first entry and stopped: a state that
+    /// elections and restarts lead to. All derive it from the same entry, and it is written once, so nobody else leads in
+    /// this term; whoever stands for election begins from it and takes a higher one. A replica that is made empty instead
+    /// has no members, so it does not stand, and votes for logs that contain this entry only.
     #[must_use]
-    pub fn child(&self, replicas: &BTreeMap<NodeId, ReplicaId>) -> Option<Self> {
+    pub fn child(
+        &self,
+        replicas: &BTreeMap<NodeId, ReplicaId>,
+        leader: Option<NodeId>,
+    ) -> Option<Self> {
         let membership = self.membership.membership();
         let members = self.members();
         let settled = membership.get_joint_config().len() == 1
             && membership.voter_ids().count() == members.len()
             && members.values().collect::<BTreeSet<_>>().len() == members.len()
             && members.values().collect::<BTreeSet<_>>() == replicas.keys().collect();
-        let leader = replicas.get(members.get(&ReplicaId(self.position.leader))?)?;
+        let leader = match leader {
+            Some(node) => node,
+            None => *members.get(&ReplicaId(self.position.leader))?,
+        };
+        let leader = replicas.get(&leader)?;
         let distinct: BTreeSet<u64> = replicas.values().map(|replica| replica.0).collect();
         if !settled || distinct.len() != replicas.len() {
             return None;
@@ -323,10 +338,14 @@ mod tests {
         let wanted = BTreeMap::from([(NodeId(30), ReplicaId(5)), (NodeId(40), ReplicaId(6))]);
         let both = BTreeSet::from([3, 4]);
         let mark = mark_of(vec![both.clone()], on(&[(3, 30), (4, 40)]));
-        let child = mark.child(&wanted).unwrap();
+        let child = mark.child(&wanted, None).unwrap();
         assert_eq!(child.position(), Position { term: 2, leader: 5, index: 12 });
         let expected = BTreeMap::from([(ReplicaId(5), NodeId(30)), (ReplicaId(6), NodeId(40))]);
         assert_eq!(child.members(), expected);
+        let led = mark.child(&wanted, Some(NodeId(40))).unwrap();
+        assert_eq!(led.position(), Position { term: 2, leader: 6, index: 12 });
+        assert_eq!(led.members(), expected);
+        assert!(mark.child(&wanted, Some(NodeId(50))).is_none(), "no member");
         assert_eq!(raft_entry(child.seed()).unwrap().log_id, log_id(child.position()));
         for (voters, members) in [
             (vec![BTreeSet::from([3])], on(&[(3, 30), (4, 40)])),
@@ -335,7 +354,7 @@ mod tests {
             (vec![BTreeSet::from([4])], on(&[(4, 40)])),
             (vec![BTreeSet::from([3, 4, 7])], on(&[(3, 30), (4, 40), (7, 70)])),
         ] {
-            assert!(mark_of(voters.clone(), members).child(&wanted).is_none(), "{voters:?}");
+            assert!(mark_of(voters.clone(), members).child(&wanted, None).is_none(), "{voters:?}");
         }
     }
 

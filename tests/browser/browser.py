@@ -195,10 +195,18 @@ def check_own_page(browser, server, screenshot):
     more = [f"--screenshot={screenshot}"] if screenshot else []
     text = browser.print(f"{server.base()}/heatmap?table={attacks.TABLE}", "--dump-dom", *more)
     named = browser.print(f"http://localhost:{server.http}/heatmap", "--dump-dom")
+    metrics = browser.print(f"{server.base()}/heatmap#table={attacks.TABLE}&metric=all", "--dump-dom")
+    wanted = [
+        ("its address", text, attacks.TABLE),
+        ("localhost", named, attacks.TABLE),
+        # Four pictures of the table, one above the other.
+        ("its address with all metrics", metrics, "partitions: bytes written/s"),
+        ("its address with all metrics", metrics, "Brightness"),
+    ]
     return [
-        f"the server's own page at {where} does not show the table: {page[:200]!r}"
-        for where, page in (("its address", text), ("localhost", named))
-        if attacks.TABLE not in page
+        f"the server's own page at {where} does not show {part!r}: {page[:200]!r}"
+        for where, page, part in wanted
+        if part not in page
     ]
 
 

@@ -3,8 +3,11 @@
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::server::{Server, one};
+use serde_json::Value;
+
+use crate::server::{Server, http, one};
 
 #[tokio::test]
 async fn rows_and_tables_survive_a_clean_stop() {
@@ -46,6 +49,44 @@ async fn starts_leave_no_directories_of_spilled_queries_behind() {
     assert_eq!(directories(), 1);
     assert!(server.stop(), "did not stop cleanly");
     assert_eq!(directories(), 0);
+}
+
+/// The greatest rate in the picture of table `t` before a second.
+async fn greatest_rate(server: &Server, before_s: u64) -> f64 {
+    let (_, body) = http(server.http, "GET", "/v1/heatmap.json?table=t", b"").await;
+    let picture: Value = serde_json::from_str(&body).unwrap_or_default();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let times: Vec<u64> = list(&picture["times"]).iter().filter_map(Value::as_u64).collect();
+    let rows = list(&picture["cells"]);
+    let cells = rows.iter().flat_map(|row| list(row).into_iter().zip(&times));
+    let early = cells.filter(|(_, time)| **time < before_s);
+    early.filter_map(|(cell, _)| cell.as_f64()).fold(0.0, f64::max)
+}
+
+#[tokio::test]
+async fn pictures_of_load_survive_a_clean_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    client.batch_execute("CREATE TABLE t (id BIGINT PRIMARY KEY)").await.unwrap();
+    let start = Instant::now();
+    while greatest_rate(&server, u64::MAX).await == 0.0 {
+        assert!(start.elapsed() < Duration::from_secs(60), "the picture has no rows");
+        let insert = "INSERT INTO t SELECT n FROM generate_series(0, 999) AS s(n)";
+        client.batch_execute(insert).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(server.stop(), "did not stop cleanly");
+    let stopped = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    assert!(data.join("meta").join("load").join("history.load").exists());
+    let server = Server::start(&data);
+    // Nothing has been written since.
+    let start = Instant::now();
+    while greatest_rate(&server, stopped.as_secs()).await == 0.0 {
+        assert!(start.elapsed() < Duration::from_secs(30), "the picture has forgotten the rows");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 #[test]

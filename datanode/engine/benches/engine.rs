@@ -29,7 +29,7 @@ use partita_proto::domain::{Domain, Domains};
 use partita_proto::id::{Epoch, PartitionId, ReplicaId, TableId};
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
-use partita_proto::service::WriteKind;
+use partita_proto::service::{FirstByTime, KeyOrder, WriteKind};
 use partita_proto::value::Value;
 use partita_tsbs::cpu::{FIELDS, TAGS, TIME};
 use tempfile::TempDir;
@@ -39,6 +39,8 @@ use tokio::runtime::Runtime;
 const FLUSH_BATCHES: usize = 40;
 /// Batches of each run that scans read.
 const RUN_BATCHES: usize = 20;
+/// Rows of scans in an order.
+const FEW: usize = 10;
 /// Time of every other row that lookups find; 2016-01-01 in nanoseconds.
 const START_NS: i64 = 1_451_606_400_000_000_000;
 
@@ -183,6 +185,8 @@ fn wanted(columns: &[&str], domains: Domains) -> Scan {
         range: None,
         newest_only: false,
         probes: Vec::new(),
+        first_by_time: None,
+        order: None,
     }
 }
 
@@ -214,6 +218,23 @@ fn scan(criterion: &mut Criterion<CpuTime>, runtime: &Runtime) {
                 assert_eq!(runtime.block_on(read(&storage.partition, scan)), expected);
             });
         }
+        for (end, order) in [("first", KeyOrder::ASCENDING), ("last", KeyOrder::DESCENDING)] {
+            let name = format!("{kind}, {end} {FEW} rows by key");
+            let scan = || Scan {
+                order: Some(order),
+                limit: Some(FEW),
+                ..wanted(&all_columns, Domains::default())
+            };
+            stage(criterion, ("scan", &name), FEW, scan, |scan| {
+                assert_eq!(runtime.block_on(read(&storage.partition, scan)), FEW);
+            });
+        }
+        let name = format!("{kind}, last {FEW} rows by time");
+        let first_by_time = Some(FirstByTime { rows: FEW, descending: true });
+        let scan = || Scan { first_by_time, ..wanted(&all_columns, Domains::default()) };
+        stage(criterion, ("scan", &name), FEW, scan, |scan| {
+            assert!(runtime.block_on(read(&storage.partition, scan)) >= FEW);
+        });
     }
     let storage = runtime.block_on(Storage::new());
     sample.into_iter().for_each(|batch| storage.apply(batch));

@@ -48,6 +48,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }
@@ -66,6 +67,8 @@ fn config(append_mode: bool) -> PartitionConfig {
         options: TableOptions { append_mode, ..TableOptions::default() },
         next_column: ColumnId(4),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     };
     PartitionConfig {
         partition: PartitionId(1),
@@ -142,6 +145,8 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
         range: None,
         newest_only: false,
         probes: Vec::new(),
+        first_by_time: None,
+        order: None,
     };
     let scanned = partition.scan(scan).unwrap();
     let tasks: Vec<_> = scanned
@@ -154,7 +159,7 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
         let batches = task.await.unwrap().unwrap();
         streams.push(concat_batches(&columns, &batches).unwrap());
     }
-    Read { streams, stats: scanned.stats, sorted: scanned.sorted }
+    Read { streams, stats: scanned.stats, sorted: scanned.order.is_some() }
 }
 
 /// Every key is there once, with the value of its last round.

@@ -34,7 +34,8 @@ async fn changes(node: &Datanode, target: Target, after: u64) -> Result<Changes,
 fn request(target: Target, sequence: u64, kind: WriteKind, rows: RecordBatch) -> WriteRequest {
     let (partition, epoch) = target;
     let id = RequestId { client: 1, sequence };
-    WriteRequest { partition, epoch, id, earlier: Vec::new(), kind, rows, ship: None }
+    let earlier = Vec::new();
+    WriteRequest { partition, epoch, id, earlier, kind, rows, ship: None, condition: None }
 }
 
 async fn put(
@@ -91,6 +92,10 @@ async fn fill(node: &Datanode, target: Target) -> Result<(u64, Vec<Row>), Error>
         parallelism: 4,
         newest_only: false,
         probes: Vec::new(),
+        read_from: ReadFrom::Leader,
+        first_by_time: None,
+        order: None,
+        for_update: false,
     };
     let (index, reply) = node.fill(COPY, scan).await?;
     assert_eq!(reply.streams.len(), 1);
@@ -123,6 +128,7 @@ async fn captured_are_the_writes_that_took_effect_and_no_others() {
         kind: WriteKind::Put,
         rows: 1,
         ship: None,
+        condition: None,
     };
     let stale = WriteCommand {
         epoch: Epoch(0),
@@ -481,5 +487,56 @@ async fn captures_outlive_their_leader_and_reach_a_replica_that_gets_files() {
     cluster.lead(next).await;
     let found = cluster.anywhere("changes", ask).await;
     assert_eq!(shape(&found), [(index, WriteKind::Put, vec![-7])]);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_partition_gives_its_changes_and_tells_what_it_took() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    let node = &running.node;
+    node.open_partition(spec(false)).await.unwrap();
+    let missing = capture(node, FIRST, Capture::Close).await.unwrap_err();
+    assert!(matches!(missing, Error::NotFound { kind: "capture", .. }), "{missing}");
+    capture(node, FIRST, Capture::Begin).await.unwrap();
+    capture(node, FIRST, Capture::Sync).await.unwrap();
+    let reply = put(node, FIRST, 1, &[(1, 1)]).await.unwrap();
+    let closed = capture(node, FIRST, Capture::Close).await.unwrap();
+    assert!(capture(node, FIRST, Capture::Close).await.unwrap() > closed, "idempotent");
+    // A write that was taken is answered, at any epoch; others have no effect.
+    assert_eq!(put(node, FIRST, 1, &[(1, 1)]).await, Ok(reply.clone()));
+    assert_eq!(put(node, (PARTITION, Epoch(0)), 1, &[(1, 1)]).await, Ok(reply));
+    let refused = put(node, FIRST, 2, &[(2, 2)]).await;
+    assert!(matches!(refused, Err(Error::StaleSchema { .. })), "{refused:?}");
+    let unread = rows_of(node, FIRST).await;
+    assert!(matches!(unread, Err(Error::StaleSchema { .. })), "{unread:?}");
+    // Its changes are still given and shipped.
+    let found = changes(node, FIRST, 0).await.unwrap();
+    assert!(found.to >= closed && found.entries.len() == 1, "{found:?}");
+    assert_eq!(capture(node, FIRST, Capture::Shipped(found.to)).await, Ok(found.to));
+    assert_eq!(put(node, FIRST, 1, &[(1, 1)]).await.unwrap().owed, []);
+    capture(node, FIRST, Capture::End).await.unwrap();
+    let refused = put(node, FIRST, 2, &[(2, 2)]).await;
+    assert!(matches!(refused, Err(Error::StaleSchema { .. })), "{refused:?}");
+    capture(node, FIRST, Capture::Reopen).await.unwrap();
+    put(node, FIRST, 2, &[(2, 2)]).await.unwrap();
+    assert_eq!(running.rows().await, [(1, 1), (2, 2)]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_of_a_table_that_was_a_copy_takes_no_rows_by_their_positions() {
+    let (cluster, table) = alone(63, true).await;
+    let node = cluster.node(1);
+    ship(node, FIRST, (at(0, 0), at(7, 1)), &[row(20)]).await.unwrap();
+    capture(node, FIRST, Capture::Detach).await.unwrap();
+    put(node, FIRST, 900, &[row(21)]).await.unwrap();
+    // Rows that come late were taken before.
+    ship(node, FIRST, (at(0, 0), at(7, 1)), &[row(20)]).await.unwrap();
+    let mut expected = [rows_to(50), vec![row(20), row(21)]].concat();
+    expected.sort_unstable();
+    let mut found = table.rows(&cluster).await;
+    found.sort_unstable();
+    assert_eq!(found, expected);
     cluster.stop().await;
 }

@@ -280,6 +280,7 @@ impl Fragile {
             at: bound(25),
             child: CHILD,
             replicas: BTreeMap::from([(NodeId(1), ReplicaId(80))]),
+            leader: None,
         }
     }
 

@@ -135,8 +135,14 @@ async fn a_partition_that_was_to_be_taken_over_by_a_damaged_one_is_given_free() 
     open(&running, PARTITION).await;
     put(&running, PARTITION, 1, &[(1, 1), (50, 2)]).await;
     let replicas = BTreeMap::from([(NodeId(1), ReplicaId(1))]);
-    let split =
-        Split { partition: PARTITION, epoch: Epoch(1), at: bound(30), child: SECOND, replicas };
+    let split = Split {
+        partition: PARTITION,
+        epoch: Epoch(1),
+        at: bound(30),
+        child: SECOND,
+        replicas,
+        leader: None,
+    };
     running.node.reshape(Reshape::Split(split)).await.unwrap();
     running.node.until_led(vec![SECOND]).await.unwrap();
     let freeze =

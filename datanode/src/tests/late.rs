@@ -22,6 +22,7 @@ async fn busy(running: &Running) {
             kind: WriteKind::Put,
             rows: 1,
             ship: None,
+            condition: None,
         };
         let rows: Vec<(i64, i64)> = sequences.clone().map(|_| (100, 0)).collect();
         let command = Command::Write(WriteCommand {

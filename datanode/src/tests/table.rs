@@ -71,7 +71,8 @@ impl Table {
         let route = self.route(partition);
         let child = PartitionId(child);
         let replicas = route.nodes.iter().map(|node| (NodeId(*node), replica(child, *node)));
-        Split { partition, epoch: route.epoch, at: bound(at), child, replicas: replicas.collect() }
+        let replicas = replicas.collect();
+        Split { partition, epoch: route.epoch, at: bound(at), child, replicas, leader: None }
     }
 
     /// Splits a partition on its leader, and updates the clients' map.
@@ -82,11 +83,15 @@ impl Table {
         at: i64,
         child: u64,
     ) -> Reshaped {
-        let order = self.order(partition, at, child);
+        self.split_by(cluster, &self.order(partition, at, child), at).await
+    }
+
+    /// As [`Table::split`], by an order that cuts at an id.
+    pub(super) async fn split_by(&self, cluster: &Cluster, order: &Split, at: i64) -> Reshaped {
         let ask = async |_, node: Arc<Datanode>| node.reshape(Reshape::Split(order.clone())).await;
         let reshaped = cluster.anywhere("a split", ask).await;
         let mut routes = self.routes.lock();
-        let parent = routes.iter().position(|route| route.partition == partition).unwrap();
+        let parent = routes.iter().position(|route| route.partition == order.partition).unwrap();
         routes[parent].epoch = Epoch(order.epoch.0 + 1);
         let child = Route { partition: order.child, start: at, ..routes[parent].clone() };
         routes.insert(parent + 1, child);

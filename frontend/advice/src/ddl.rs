@@ -49,7 +49,7 @@ impl Script {
         let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let sql = format!(
             "{create};\n\
-             -- The rows stay in \"{name}\": changing the key of a table under writes is not supported. \
+             -- The rows stay in \"{name}\": no statement moves them to such a table under writes. \
              Let the writers write to both tables, then copy old rows; \
              see docs/operations.md, \"Another key for a table\". {NOT_KEPT}"
         );
@@ -92,6 +92,24 @@ pub(crate) fn alter(table: &TableFacts, action: &str) -> String {
     format!("ALTER TABLE {} {action};", name_of(table))
 }
 
+/// Puts a key column of a table before the others, whose rows follow.
+pub(crate) fn lead_key(table: &TableFacts, column: &str) -> String {
+    alter(table, &format!("PRIMARY KEY ({})", led_by(table, column)))
+}
+
+/// Places all rows of a table by hash of one of its key columns, in the order of the key that it has.
+pub(crate) fn rekey_by_hash(table: &TableFacts, column: &str, partitions: u16) -> String {
+    let key = quote_list(table.key.iter().map(String::as_str));
+    let placed = format!("PARTITION BY HASH ({}) PARTITIONS {partitions}", quote(column));
+    alter(table, &format!("PRIMARY KEY ({key}) {placed}"))
+}
+
+/// The key columns of a table, this one first.
+fn led_by(table: &TableFacts, column: &str) -> String {
+    let names = table.key.iter().map(String::as_str).filter(|name| *name != column);
+    quote_list([column].into_iter().chain(names))
+}
+
 /// Gives a column an index of a kind; the old one of another kind goes first.
 pub(crate) fn set_index(
     table: &TableFacts,
@@ -117,12 +135,11 @@ pub(crate) fn drop_index(table: &TableFacts, name: &str) -> String {
 
 /// Creates a materialized copy of a table whose key begins with one of the table's key columns.
 pub(crate) fn copy_by(table: &TableFacts, column: &str) -> String {
-    let others = table.key.iter().map(String::as_str).filter(|name| *name != column);
     format!(
         "CREATE MATERIALIZED COPY {} OF {} PRIMARY KEY ({});",
         qualified(&table.database, &format!("{}_by_{column}", table.name)),
         name_of(table),
-        quote_list([column].into_iter().chain(others)),
+        led_by(table, column),
     )
 }
 
@@ -232,6 +249,7 @@ impl Definition {
         let definition = &mut self.create.columns[position];
         definition.column_type = column_type;
         definition.length = None;
+        definition.json = None;
         definition.default = None;
         definition.indexes.clear();
         if let Some(filled) = self.filled.iter_mut().find(|filled| filled.column == column) {
@@ -256,9 +274,11 @@ impl Definition {
             name: name.to_owned(),
             column_type: ColumnType::String,
             length: None,
+            json: None,
             nullable: None,
             default: None,
             generated: None,
+            counter: None,
             comment: None,
             indexes: Vec::new(),
         };

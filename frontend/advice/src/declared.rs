@@ -110,12 +110,12 @@ fn bucket_seconds(column: &Column) -> Option<u64> {
 fn label(comment: &str) -> Option<String> {
     let comment = comment.to_lowercase();
     let mut words = comment.split(|c: char| !c.is_alphanumeric());
-    let known = words.find_map(|word| match word {
+    let kind = words.find_map(|word| match word {
         "metric" | "metrics" => Some("metric"),
         "event" | "events" => Some("event"),
         _ => None,
     });
-    known.map(str::to_owned)
+    kind.map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Invariants: all series come from one report, which is at most some seconds old; their number is bounded, whatever
 //! the number of tables and partitions: [`TABLES_MAX`] tables, one series for each class of verdict on their hot
-//! partitions, and [`TOP`] partitions, which have numbered slots. Splits are counted when they first appear in a report, so the
+//! partitions, and [`TOP`] partitions, which have numbered slots; those of them that are hot have their names, too, and
+//! their keys only for those who may read them. Splits are counted when they first appear in a report, so the
 //! counters of this process only grow, although meta remembers only the last splits, and another meta none of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,8 @@ use crate::heatmap::shown_name;
 const TABLES_MAX: usize = 50;
 /// Number of partitions with series: the busiest.
 const TOP: usize = 20;
+/// Maximum length of a key in a label, characters.
+const KEY_MAX: usize = 120;
 /// Number of splits remembered as counted; meta still reports few older ones.
 const COUNTED_MAX: usize = 10_000;
 
@@ -35,12 +38,21 @@ const UNKNOWN_CAUSE: &str = "unknown";
 /// A split or merge, identified by both partitions.
 type Event = (bool, PartitionId, Option<PartitionId>);
 
+/// Names that a text may have, by the rights of its reader.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// True for those of tables.
+    pub(crate) tables: bool,
+    /// Tables of which keys may be shown.
+    pub(crate) keys_of: BTreeSet<TableId>,
+}
+
 /// The last report, and counters over all reports.
 #[derive(Debug, Default)]
 struct State {
     report: Option<Arc<LoadReport>>,
-    /// True if the next text may name tables.
-    names_tables: bool,
+    /// Names that the next text may have.
+    names: Names,
     counted: BTreeSet<Event>,
     in_vain_counted: BTreeSet<Event>,
     splits: BTreeMap<&'static str, u64>,
@@ -86,12 +98,12 @@ impl std::fmt::Debug for LoadMetrics {
 pub(crate) struct LoadIntake(Arc<Mutex<State>>);
 
 impl LoadIntake {
-    /// Stores meta's current report, and whether the next text may name tables; without a report, only counters are
+    /// Stores meta's current report, and the names that the next text may have; without a report, only counters are
     /// exported.
-    pub(crate) fn take(&self, report: Option<Arc<LoadReport>>, names_tables: bool) {
+    pub(crate) fn take(&self, report: Option<Arc<LoadReport>>, names: Names) {
         let mut state = self.0.lock();
         state.take(report);
-        state.names_tables = names_tables;
+        state.names = names;
     }
 }
 
@@ -150,15 +162,52 @@ impl Collector for LoadMetrics {
         let vain = encoder.encode_descriptor("splits_in_vain", help, None, MetricType::Counter)?;
         ConstCounter::new(state.in_vain).encode(vain)?;
         let Some(report) = &state.report else { return Ok(()) };
-        if state.names_tables {
+        if state.names.tables {
             let catalog = self.frontend.catalog();
             let name = |id| catalog.table_by_id(id).map(|table| shown_name(table));
             let tables = loudest(report, name);
             encode_tables(&mut encoder, &tables)?;
             encode_verdicts(&mut encoder, &tables)?;
+            self.encode_hot(&mut encoder, report, &state.names)?;
         }
         encode_standings(&mut encoder, report)?;
         encode_top(&mut encoder, report)
+    }
+}
+
+impl LoadMetrics {
+    /// The hot partitions with a finding, by name: what an alarm is about.
+    fn encode_hot(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        report: &LoadReport,
+        names: &Names,
+    ) -> std::fmt::Result {
+        let help =
+            "Load of hot partitions in cores: of the write lane, or of reads where these are more";
+        let mut family =
+            encoder.encode_descriptor("hot_partition", help, None, MetricType::Gauge)?;
+        let catalog = self.frontend.catalog();
+        let mut hot: Vec<&PartitionLoad> =
+            report.partitions.iter().filter(|load| load.is_hot()).collect();
+        hot.sort_by(|a, b| b.busiest().total_cmp(&a.busiest()).then(a.partition.cmp(&b.partition)));
+        for load in hot.into_iter().take(TOP) {
+            let class = load.verdict.as_ref().map(|verdict| verdict.class);
+            let Some(class) = class.filter(|class| class.is_finding()) else { continue };
+            let Some(table) = catalog.table_by_id(load.table) else { continue };
+            let may_name = names.keys_of.contains(&load.table);
+            let key = may_name.then(|| self.frontend.hot_key_text(table, load)).flatten();
+            let key: String = key.unwrap_or_default().chars().take(KEY_MAX).collect();
+            let (name, partition) = (shown_name(table), load.partition.to_string());
+            let labels = [
+                ("table", name.as_str()),
+                ("partition", partition.as_str()),
+                ("class", class.name()),
+                ("key", key.as_str()),
+            ];
+            ConstGauge::new(load.busiest()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 

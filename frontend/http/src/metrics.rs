@@ -10,6 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use partita_frontend::Frontend;
+use partita_proto::access::Sight;
 use partita_proto::load::LoadReport;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text::encode};
@@ -23,7 +24,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::caller::Caller;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
-use crate::load_metrics::{LoadIntake, LoadMetrics};
+use crate::load_metrics::{LoadIntake, LoadMetrics, Names};
 
 /// From half a millisecond to about half a minute, each bound twice the previous one.
 const LATENCY_BUCKETS: [f64; 17] = [
@@ -178,10 +179,10 @@ impl DoorMetrics {
     fn text(
         &self,
         report: Option<Arc<LoadReport>>,
-        names_tables: bool,
+        names: Names,
     ) -> Result<String, std::fmt::Error> {
         let _one_at_a_time = self.making.lock();
-        self.load.take(report, names_tables);
+        self.load.take(report, names);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
@@ -191,10 +192,17 @@ impl DoorMetrics {
 /// `GET /metrics`: figures of the whole cluster; for callers with MONITOR, with the names of all tables that have load.
 pub(crate) async fn metrics(State(door): State<Arc<Door>>, request: Request) -> Response {
     // The middleware found MONITOR, also where the route is open.
-    let names_tables = request.extensions().get::<Caller>().is_some();
+    let caller = request.extensions().get::<Caller>().cloned();
     drop(request);
     let report = door.frontend.load().await;
-    match door.metrics.text(report, names_tables) {
+    let names = caller.map_or_else(Names::default, |caller| {
+        let viewer = door.frontend.viewer(caller.identity);
+        let hot = report.iter().flat_map(|report| &report.partitions).filter(|load| load.is_hot());
+        let tables = hot.map(|load| load.table);
+        let keys_of = tables.filter(|table| viewer.sight_of(*table) == Sight::All).collect();
+        Names { tables: true, keys_of }
+    });
+    match door.metrics.text(report, names) {
         Ok(text) => {
             let content_type = HeaderValue::from_static(
                 "application/openmetrics-text; version=1.0.0; charset=utf-8",

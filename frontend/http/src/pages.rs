@@ -64,8 +64,8 @@ pub(crate) async fn login(State(door): State<Arc<Door>>, request: Request) -> Re
     let user = field(&bytes, "user").unwrap_or_default();
     let password = field(&bytes, "password").unwrap_or_default();
     let authenticator = door.frontend.authenticator();
-    let found = authenticator.password(DoorKind::Http, peer.address, &user, &password).await;
-    let identity = match found {
+    let result = authenticator.password(DoorKind::Http, peer.address, &user, &password).await;
+    let identity = match result {
         Ok(identity) => identity,
         Err(error) => {
             let error = denial(&error);
@@ -141,13 +141,13 @@ fn login_page(door: &Door, peer: Peer, status: StatusCode, next: &str, message: 
 }
 
 /// The page to go to after the login: a page of the table of routes, and no other address.
-fn next_page(asked: Option<&str>) -> String {
+fn next_page(target: Option<&str>) -> String {
     let is_page = |path: &str| {
         let mut pages = ROUTES.iter().filter(|route| route.form == Form::Page);
         pages.any(|route| route.path == path && route.methods.contains(&"GET") && path != "/login")
     };
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    match asked {
+    match target {
         Some(next)
             if is_plain(next) && is_page(next.split(['?', '#']).next().unwrap_or_default()) =>
         {

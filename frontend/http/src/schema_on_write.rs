@@ -125,6 +125,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }
@@ -192,6 +193,8 @@ impl Definition<'_> {
             options: self.options,
             next_column: ColumnId(next),
             schema_on_write: self.schema_on_write,
+            checks: Vec::new(),
+            view: None,
         };
         NewTable {
             database: self.database.to_owned(),
@@ -201,6 +204,8 @@ impl Definition<'_> {
             cuts: Vec::new(),
             owner,
             copy_of: None,
+            rekeys: false,
+            sequences: Vec::new(),
         }
     }
 }

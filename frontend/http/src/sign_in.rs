@@ -200,8 +200,8 @@ fn take_credential(request: &mut Request, form: Form) -> Credential {
 fn take_parameters(uri: &mut Uri) -> Option<(String, String)> {
     let query = uri.query()?;
     let (mut user, mut password) = (String::new(), String::new());
-    let mut kept = Vec::new();
-    let mut found = false;
+    let mut pairs = Vec::new();
+    let mut has_parameters = false;
     for pair in query.split('&') {
         let target = match form_urlencoded::parse(pair.as_bytes()).next() {
             Some((name, value)) if name == "u" => Some((&mut user, value)),
@@ -210,21 +210,21 @@ fn take_parameters(uri: &mut Uri) -> Option<(String, String)> {
         };
         match target {
             Some((target, value)) => {
-                found = true;
+                has_parameters = true;
                 // The first one counts, as for other parameters.
                 if target.is_empty() {
                     *target = value.into_owned();
                 }
             }
-            None => kept.push(pair),
+            None => pairs.push(pair),
         }
     }
-    if !found {
+    if !has_parameters {
         return None;
     }
-    let path = match kept.is_empty() {
+    let path = match pairs.is_empty() {
         true => uri.path().to_owned(),
-        false => format!("{}?{}", uri.path(), kept.join("&")),
+        false => format!("{}?{}", uri.path(), pairs.join("&")),
     };
     let mut parts = std::mem::take(uri).into_parts();
     parts.path_and_query = PathAndQuery::try_from(path).ok();
@@ -277,7 +277,7 @@ fn credential_of(header: &str) -> Option<Credential> {
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.split_once('='));
-    pairs.find(|(found, _)| found.trim() == name).map(|(_, value)| value.trim())
+    pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }
 
 /// Checks the CSRF token in the header or the form of a request, which keeps its body.
@@ -326,7 +326,7 @@ pub(crate) async fn form_of(door: &Door, body: Body) -> Result<Bytes, ApiError> 
 /// The first value of a form's field.
 pub(crate) fn field(form: &[u8], name: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(form);
-    pairs.find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
+    pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
 /// The response to a request whose identity is missing, wrong or not sufficient.

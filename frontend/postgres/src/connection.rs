@@ -244,7 +244,8 @@ impl Connection {
         let session = self.frontend.session(options);
         settings::apply(&session, &parameters)?;
 
-        let (pid, secret) = self.cancellations.keys.generate(client);
+        // A client finds itself in pg_stat_activity by the number that cancel requests name.
+        let ((_, secret), pid) = (self.cancellations.keys.generate(client), session.pid());
         client.set_pid_and_secret_key(pid, secret.clone());
         self.cancellations.sessions.lock().insert(pid, (secret, Arc::clone(&session)));
         let reported = Reported::of(&session).map_err(fatal_of)?;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
 use partita_frontend::sql::copy::{CopyDecoder, CopyEncoder};
 use partita_frontend::sql::statement::CopyFormat;
-use partita_frontend::{CopyIn, CopyLog, CopyOut, SqlError};
+use partita_frontend::{CopyIn, CopyLog, CopyOut, SqlError, with_stored_rows};
 use partita_proto::catalog::Table;
 use pgwire::api::ClientInfo;
 use pgwire::api::copy::CopyHandler;
@@ -122,17 +122,6 @@ async fn store(
         copy.log.stored(rows);
     }
     Ok(())
-}
-
-fn with_stored_rows(error: SqlError, rows: u64) -> SqlError {
-    let stored = format!("{rows} rows before the error are stored");
-    match &error.detail {
-        Some(detail) => {
-            let detail = format!("{detail}; {stored}");
-            error.with_detail(detail)
-        }
-        None => error.with_detail(stored),
-    }
 }
 
 #[async_trait]

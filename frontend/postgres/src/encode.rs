@@ -109,8 +109,17 @@ impl Column {
         if field.format() == FieldFormat::Text {
             return Self::new(array, FieldFormat::Text, zone);
         }
+        Self::binary(array, field.datatype(), zone)
+    }
+
+    /// A column in the binary format of a type.
+    fn binary(
+        array: &ArrayRef,
+        data_type: &pgwire::api::Type,
+        zone: Zone,
+    ) -> Result<Self, SqlError> {
         let array = plain(array)?;
-        let write = binary::writer_of(&array, field.datatype(), zone)?;
+        let write = binary::writer_of(&array, data_type, zone)?;
         Ok(Self { nulls: nulls(&array), write })
     }
 
@@ -333,6 +342,21 @@ mod tests {
         assert_eq!(interval(0, 0, 0), "00:00:00");
         assert_eq!(interval(0, -1, -1_000_000_000), "-1 days -00:00:01");
         assert_eq!(text(DurationSecondArray::from(vec![90_061])), "1 day 01:01:01");
+    }
+
+    #[test]
+    fn jsonb_has_a_version_in_the_binary_format_only() {
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["{}"]));
+        for (data_type, expected) in [
+            (pgwire::api::Type::JSON, b"\x00\x00\x00\x02{}".as_slice()),
+            (pgwire::api::Type::JSONB, b"\x00\x00\x00\x03\x01{}"),
+        ] {
+            let column = Column::binary(&texts, &data_type, Zone::UTC).unwrap();
+            let mut buffer = BytesMut::new();
+            column.put(0, &mut buffer).unwrap();
+            assert_eq!(buffer.as_ref(), expected, "{data_type}");
+        }
+        assert_eq!(text(StringViewArray::from(vec!["{}"])), "{}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
-use partita_frontend::sql::statement::{Fetch, Statement};
+use partita_frontend::sql::statement::{Direction, Fetch, Statement};
 use partita_frontend::{Output, Prepared};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{ExtendedQueryHandler, send_describe_response, send_ready_for_query};
@@ -32,6 +32,7 @@ use crate::connection::Connection;
 use crate::encode;
 use crate::error::{protocol, to_wire};
 use crate::joined;
+use crate::located::{located, text_of};
 use crate::object_types;
 use crate::parameters;
 use crate::pg_catalog;
@@ -80,9 +81,10 @@ impl QueryParser for Planner {
             return Ok(None);
         }
         check_block(&statement, client.transaction_status())?;
-        let prepared =
-            session.prepare(statement, &parameters::declared(types)).await.map_err(to_wire)?;
-        Ok(Some(prepared))
+        // The text has no other statement.
+        let text = text_of(&statement).map(|_| sql);
+        let prepared = session.prepare(statement, &parameters::declared(types)).await;
+        prepared.map(Some).map_err(|error| to_wire(located(error, sql, text)))
     }
 
     fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {
@@ -138,7 +140,8 @@ impl Connection {
         if name == DEFAULT_NAME || client.portal_store().get_portal(name).is_some() {
             return Ok(None);
         }
-        let fetch = Fetch { name: name.to_owned(), count: Some(0), only_move: false };
+        let direction = Direction::Forward(Some(0));
+        let fetch = Fetch { name: name.to_owned(), direction, only_move: false };
         let prepared = self.session()?.prepare(Statement::Fetch(fetch), &[]).await;
         Ok(prepared.map_err(to_wire)?.schema.clone())
     }

@@ -47,7 +47,8 @@ enum Answer {
 pub(crate) fn joins(prepared: &Prepared) -> bool {
     matches!(
         &prepared.statement,
-        Statement::Insert(insert) if matches!(insert.source, InsertSource::Values(_))
+        Statement::Insert(insert)
+            if matches!(insert.source, InsertSource::Values(_)) && insert.only_stores()
     )
 }
 

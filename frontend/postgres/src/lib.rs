@@ -8,6 +8,7 @@
 //!                                       ├─ copy.rs       COPY in and out
 //!                                       ├─ encode/       rows to messages
 //!                                       ├─ parameters/   messages to values
+//!                                       ├─ located.rs    positions of names that do not exist
 //!                                       └─ error.rs      SQLSTATEs
 //!   startup.rs: the messages before a session, decided by sign_in.rs
 //!   pg_catalog/: the tables and functions that psql, drivers and ORMs look things up with
@@ -24,6 +25,7 @@ mod error;
 mod extended;
 mod frames;
 mod joined;
+mod located;
 mod messages;
 mod names;
 mod object_types;

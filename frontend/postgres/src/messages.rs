@@ -2,8 +2,8 @@
 //!
 //! A client must complete the startup within [`STARTUP_TIMEOUT`]. When the server stops, a connection ends between two
 //! messages with SQLSTATE 57P01. When the identity of the session ends (the role is dropped, its password changed, its
-//! time over), the connection ends with SQLSTATE 28000, also within a statement. While a statement runs, the socket is
-//! watched, and the statement is cancelled when the client disconnects.
+//! time over), the connection ends with SQLSTATE 28000, also within a statement; when another session terminates it, with
+//! 57P01. While a statement runs, the socket is watched, and the statement is cancelled when the client disconnects.
 
 use std::io;
 use std::sync::Arc;
@@ -150,6 +150,7 @@ async fn converse(
             error = lifetime.ended(|| session.identity()) => {
                 return end_soon(socket, fatal_of(error)).await;
             }
+            error = session.until_terminated() => return end_soon(socket, fatal_of(error)).await,
             () = stop.cancelled() => {
                 let error = fatal("57P01", "terminating connection due to administrator command");
                 return end(socket, error).await;
@@ -262,6 +263,13 @@ async fn answer(
         // The client has disconnected.
         Err(PgWireError::IoError(error)) => Err(error),
         Err(error) => {
+            // The error of a session that was terminated is its last.
+            if let Some(error) = connection.session().ok().and_then(|session| session.terminated())
+            {
+                let message = error.to_string();
+                end_soon(socket, fatal_of(error)).await?;
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, message));
+            }
             // As in a transaction of PostgreSQL, an error undoes the writes that are still waiting.
             connection.forget_joined(socket).await?;
             fail(socket, error, extended).await

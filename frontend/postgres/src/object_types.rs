@@ -1,8 +1,8 @@
-//! Parameters that a statement casts to object ids.
+//! Parameters that a statement casts to object ids or JSON.
 //!
 //! To the planner an object id is an integer like any other, so a parameter `$1::oid[]` would be described as an array
 //! of integers. A client that looks up unknown types by such a query (asyncpg) would look up that type first, by the
-//! same query, without end. So the types of such parameters are read from the text, as if the client had declared them;
+//! same query, without end. JSON is a text to the planner, and has another binary form. So the types of such parameters are read from the text, as if the client had declared them;
 //! the types that it did declare stay.
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -12,6 +12,13 @@ use pgwire::messages::extendedquery::Parse;
 
 /// Longest text that is inspected, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// The types that are read from casts, with their arrays.
+const TYPES: [(&str, Type, Type); 3] = [
+    ("oid", Type::OID, Type::OID_ARRAY),
+    ("json", Type::JSON, Type::JSON_ARRAY),
+    ("jsonb", Type::JSONB, Type::JSONB_ARRAY),
+];
 
 /// Completes the types that a client declared for the parameters of a statement.
 pub(crate) fn declare(message: &mut Parse) {
@@ -26,12 +33,16 @@ pub(crate) fn declare(message: &mut Parse) {
     }
 }
 
-/// The parameters that are cast to object ids, by position.
+/// The parameters that are cast to one of the types, by position.
 fn casts(text: &str) -> Vec<(usize, Type)> {
-    // Most texts mention no object ids and are not tokenized.
-    let mentions_numbers =
-        || text.as_bytes().windows(3).any(|bytes| bytes.eq_ignore_ascii_case(b"oid"));
-    if text.len() > TEXT_BYTES_MAX || !text.contains('$') || !mentions_numbers() {
+    // Most texts mention none of the types and are not tokenized.
+    let mentions = |name: &[u8]| {
+        text.as_bytes().windows(name.len()).any(|bytes| bytes.eq_ignore_ascii_case(name))
+    };
+    if text.len() > TEXT_BYTES_MAX
+        || !text.contains('$')
+        || !(mentions(b"oid") || mentions(b"json"))
+    {
         return Vec::new();
     }
     let Ok(tokens) = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize() else {
@@ -59,12 +70,12 @@ fn casts(text: &str) -> Vec<(usize, Type)> {
             {
                 type_position += 2;
             }
-            if !is_word(token_at(type_position), "oid") {
-                return None;
-            }
+            let (element, array_type) = TYPES.into_iter().find_map(|(name, element, array)| {
+                is_word(token_at(type_position), name).then_some((element, array))
+            })?;
             let array = *token_at(type_position + 1) == Token::LBracket
                 && *token_at(type_position + 2) == Token::RBracket;
-            let parameter_type = if array { Type::OID_ARRAY } else { Type::OID };
+            let parameter_type = if array { array_type } else { element };
             Some((usize::from(parameter.checked_sub(1)?), parameter_type))
         })
         .collect()
@@ -86,6 +97,7 @@ mod tests {
             ("SELECT CAST($1 AS pg_catalog.oid [ ])", vec![(0, Type::OID_ARRAY)]),
             ("SELECT '$1::oid', \"$1\"::oid, oid FROM t WHERE a = $1", vec![]),
             ("SELECT $1::oidvector", vec![]),
+            ("SELECT $1::json, $2::JSONB", vec![(0, Type::JSON), (1, Type::JSONB)]),
             ("SELECT 'oid $1", vec![]),
         ] {
             assert_eq!(casts(text), expected, "{text}");

@@ -12,7 +12,8 @@ use datafusion::scalar::ScalarValue;
 use partita_frontend::moments::{Moment, parse_date, ticks};
 use partita_frontend::sql::bytes::{parse_bytea, sent_text};
 use partita_frontend::sql::statement::Statement;
-use partita_frontend::{Prepared, SqlError, Zone};
+use partita_frontend::{Prepared, SqlError, Zone, time_of, uuid_of};
+use partita_proto::schema::UUID;
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
 use pgwire::api::results::FieldFormat;
@@ -46,8 +47,15 @@ fn to_arrow(declared: &Type) -> Option<DataType> {
         Type::INT8 => DataType::Int64,
         Type::FLOAT4 => DataType::Float32,
         Type::FLOAT8 => DataType::Float64,
-        Type::VARCHAR | Type::TEXT | Type::BPCHAR | Type::NAME | Type::CHAR => DataType::Utf8View,
+        Type::VARCHAR
+        | Type::TEXT
+        | Type::BPCHAR
+        | Type::NAME
+        | Type::CHAR
+        | Type::JSON
+        | Type::JSONB => DataType::Utf8View,
         Type::BYTEA => DataType::BinaryView,
+        Type::UUID => UUID,
         // The number of digits follows from the value.
         Type::NUMERIC => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE),
         Type::DATE => DataType::Date32,
@@ -212,6 +220,8 @@ fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, S
         DataType::Float64 => {
             ScalarValue::Float64(Some(text.trim().parse().map_err(|_| invalid(target, text))?))
         }
+        &UUID => uuid_of(text)?,
+        DataType::Time64(TimeUnit::Microsecond) => time_of(text)?,
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView
@@ -427,6 +437,19 @@ mod tests {
         // Bytes may be zero.
         let got = binary::value(b"a\0", &Type::BYTEA, &DataType::BinaryView, Zone::UTC).unwrap();
         assert_eq!(got, ScalarValue::BinaryView(Some(vec![b'a', 0])));
+    }
+
+    #[test]
+    fn a_uuid_is_read_from_both_formats() {
+        let expected = ScalarValue::FixedSizeBinary(16, Some(vec![0xA0; 16]));
+        let got = binary::value(&[0xA0; 16], &Type::UUID, &UUID, Zone::UTC).unwrap();
+        assert_eq!(got, expected);
+        let got = text(b"A0A0A0A0-a0a0-a0a0-a0a0-a0a0a0a0a0a0", &UUID, Zone::UTC).unwrap();
+        assert_eq!(got, expected);
+        let error = text(b"a0", &UUID, Zone::UTC).unwrap_err();
+        assert_eq!(error.sqlstate, "22P02");
+        assert_eq!(error.message, "invalid input syntax for type uuid: \"a0\"");
+        assert!(binary::value(&[0xA0; 15], &Type::UUID, &UUID, Zone::UTC).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The tables and functions by which psql, drivers and ORMs inspect the database.
 //!
 //! ```text
-//!   a query that mentions them ── rewrite.rs ── DataFusion ── Catalog ─┬─ tables.rs, roles.rs    rows of ours
+//!   a query that mentions them ── rewrite.rs ── DataFusion ── Catalog ─┬─ tables.rs, roles.rs, statistics.rs    rows of ours
 //!                                                  │                   └─ the library's fixed tables
 //!                                                  └─ functions.rs, privileges.rs, sizes.rs    (types, operators)
 //! ```
@@ -18,6 +18,7 @@ mod privileges;
 mod rewrite;
 mod roles;
 mod sizes;
+mod statistics;
 mod tables;
 
 use std::collections::BTreeMap;

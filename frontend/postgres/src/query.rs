@@ -27,6 +27,7 @@ use crate::connection::Connection;
 use crate::copy::{self, CopyInProgress};
 use crate::encode;
 use crate::error::{notice, protocol, to_wire};
+use crate::located::{located, text_of};
 use crate::pg_catalog;
 use crate::settings;
 
@@ -65,8 +66,11 @@ impl Connection {
             // Rows are encoded as they are fetched.
             Output::Rows { schema, stream } => {
                 let mut response = encode::response(&schema, stream, format, self.zone()?)?;
-                if !matches!(statement, Statement::Query(_) | Statement::Execute(_)) {
-                    response.set_command_tag(statement.tag());
+                match statement {
+                    Statement::Query(_) | Statement::Execute(_) => {}
+                    // The number of rows follows; the first one is that of an object id.
+                    Statement::Insert(_) => response.set_command_tag("INSERT 0"),
+                    statement => response.set_command_tag(statement.tag()),
                 }
                 Ok(Response::Query(response))
             }
@@ -123,7 +127,9 @@ impl Connection {
         }
         for statement in &statements {
             check_block(statement, client.transaction_status())?;
-            let output = session.run(statement).await.map_err(to_wire)?;
+            let output = session.run(statement).await;
+            let output =
+                output.map_err(|error| to_wire(located(error, text, text_of(statement))))?;
             let response = self.respond(client, statement, output, &Format::UnifiedText).await?;
             send(client, response, false).await?;
             if matches!(client.state(), PgWireConnectionState::CopyInProgress(_)) {

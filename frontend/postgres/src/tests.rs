@@ -14,7 +14,7 @@ use partita_frontend::{Frontend, FrontendOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{ErrorPosition, SqlState};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use tokio_util::sync::CancellationToken;
 
@@ -570,4 +570,76 @@ async fn a_value_that_is_too_long_for_a_setting_is_an_error() {
     let long = format!("SET application_name = '{}'", "x".repeat(5 << 20));
     assert_eq!(state(&client.simple_query(&long).await.unwrap_err()), "22023");
     assert!(client.simple_query("SELECT 1").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_find_and_end_each_other_by_the_number_of_their_session() {
+    let door = Door::open(8).await;
+    let (client, other) = (door.connect().await, door.connect().await);
+    let number = "SELECT pg_backend_pid()";
+    let pid: i32 = other.query_one(number, &[]).await.unwrap().get(0);
+    let own: i32 = client.query_one(number, &[]).await.unwrap().get(0);
+    assert_ne!(pid, own);
+    let activity = "SELECT usename, state, query, client_addr FROM pg_stat_activity \
+                    WHERE pid <> pg_backend_pid() AND datname = current_database()";
+    let rows = client.query(activity, &[]).await.unwrap();
+    let row: Vec<&str> = (0..4).map(|column| rows[0].get(column)).collect();
+    assert_eq!((rows.len(), row), (1, vec!["test", "idle", number, "127.0.0.1"]));
+    // Times of statements, in any zone.
+    let ages = "SELECT count(*) FROM pg_stat_activity WHERE now() - query_start < interval '1 day' \
+                AND backend_start <= query_start AND xact_start IS NOT NULL";
+    assert_eq!(client.query_one(ages, &[]).await.unwrap().get::<_, i64>(0), 1);
+    let end = format!("SELECT pg_terminate_backend({pid})");
+    assert!(client.query_one(&end, &[]).await.unwrap().get::<_, bool>(0));
+    let deadline = Instant::now() + PATIENCE;
+    while !other.is_closed() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(other.is_closed());
+    // One that ends itself gets the reason as its last message.
+    let error = client.simple_query("SELECT pg_terminate_backend(pg_backend_pid())").await;
+    assert_eq!(state(&error.unwrap_err()), "57P01");
+    assert_eq!(door.connect().await.query("SELECT * FROM pg_locks", &[]).await.unwrap().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_described_as_psql_completes_them() {
+    let door = Door::open(4).await;
+    let client = door.connect().await;
+    client.batch_execute("SET statement_timeout = '2min'").await.unwrap();
+    let sql = "SELECT setting, unit, vartype, context, min_val, max_val, source, boot_val, reset_val \
+               FROM pg_settings WHERE name = 'statement_timeout'";
+    let row = client.query_one(sql, &[]).await.unwrap();
+    let cells: Vec<&str> = (0..9).map(|column| row.get(column)).collect();
+    assert_eq!(cells, ["120000", "ms", "integer", "user", "0", "2147483647", "session", "0", "0"]);
+    let names = "SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings \
+                 WHERE context IN ('user', 'superuser') AND pg_catalog.lower(name) LIKE pg_catalog.lower('date%')";
+    let rows = client.query(names, &[]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["datestyle"]);
+    let choices = "SELECT enumvals FROM pg_settings WHERE name = 'read_consistency'";
+    let row = client.query_one(choices, &[]).await.unwrap();
+    assert_eq!(row.get::<_, Vec<String>>(0), ["linearizable", "bounded"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_about_names_have_positions() {
+    let door = Door::open(4).await;
+    let client = door.connect().await;
+    client.batch_execute(EVENTS).await.unwrap();
+    let position = |error: tokio_postgres::Error| match error.as_db_error().unwrap().position() {
+        Some(ErrorPosition::Original(position)) => Some(*position),
+        _ => None,
+    };
+    for (sql, expected) in [
+        ("SELECT n, nope FROM events", Some(11)),
+        ("SELECT n\nFROM nowhere", Some(15)),
+        ("SELECT nothing(n) FROM events", Some(8)),
+        ("DROP TABLE nowhere", None),
+    ] {
+        assert_eq!(position(client.simple_query(sql).await.unwrap_err()), expected, "{sql}");
+        assert_eq!(position(client.query(sql, &[]).await.unwrap_err()), expected, "{sql}");
+    }
+    // Of the whole text.
+    let error = client.simple_query("SELECT 'ö' AS a; SELECT n, nope FROM events").await;
+    assert_eq!(position(error.unwrap_err()), Some(28));
 }

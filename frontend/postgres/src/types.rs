@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
 use partita_frontend::padded::letters;
-use partita_proto::schema::TextLength;
+use partita_proto::schema::{JsonType, TextLength, UUID};
 use pgwire::api::Type;
 use pgwire::api::results::FieldInfo;
 
@@ -15,6 +15,9 @@ use pgwire::api::results::FieldInfo;
 const OID_ALIAS: &str = "pg.oid_alias";
 /// Marks a column of `pg_catalog` of the one-byte type `"char"`.
 const CHAR: &str = "pg.char";
+
+/// Version of the binary format of JSONB, its first byte.
+pub(crate) const JSONB_VERSION: u8 = 1;
 
 /// The header size that PostgreSQL includes in type modifiers.
 const HEADER: i32 = 4;
@@ -38,7 +41,7 @@ pub(crate) fn of_field(field: &Field) -> Type {
     let marked = match field.metadata().get(OID_ALIAS).map(String::as_str) {
         Some(kind) if *values == DataType::Int32 => alias(kind),
         _ if field.metadata().contains_key(CHAR) && values.is_string() => Some(Type::CHAR),
-        _ => None,
+        _ => JsonType::of_field(field).or_else(|| JsonType::of_elements(field)).map(of_json),
     };
     match (marked, item) {
         (Some(marked), Some(_)) => array_of(&marked),
@@ -102,6 +105,7 @@ pub(crate) fn of_arrow(data_type: &DataType) -> Type {
         DataType::Date32 | DataType::Date64 => Type::DATE,
         DataType::Time32(_) | DataType::Time64(_) => Type::TIME,
         DataType::Interval(_) | DataType::Duration(_) => Type::INTERVAL,
+        &UUID => Type::UUID,
         // Encodings of a type are described as the type itself.
         DataType::Binary
         | DataType::LargeBinary
@@ -134,6 +138,7 @@ fn array_of(element: &Type) -> Type {
         Type::TIME => Type::TIME_ARRAY,
         Type::INTERVAL => Type::INTERVAL_ARRAY,
         Type::BYTEA => Type::BYTEA_ARRAY,
+        Type::UUID => Type::UUID_ARRAY,
         Type::OID => Type::OID_ARRAY,
         Type::REGPROC => Type::REGPROC_ARRAY,
         Type::REGCLASS => Type::REGCLASS_ARRAY,
@@ -141,6 +146,8 @@ fn array_of(element: &Type) -> Type {
         Type::REGNAMESPACE => Type::REGNAMESPACE_ARRAY,
         Type::REGROLE => Type::REGROLE_ARRAY,
         Type::CHAR => Type::CHAR_ARRAY,
+        Type::JSON => Type::JSON_ARRAY,
+        Type::JSONB => Type::JSONB_ARRAY,
         _ => Type::TEXT_ARRAY,
     }
 }
@@ -156,6 +163,14 @@ pub(crate) fn of_text(length: TextLength) -> (Type, i32) {
     let data_type = if length.fixed { Type::BPCHAR } else { Type::VARCHAR };
     let modifier = i32::try_from(length.characters).map_or(-1, |characters| characters + HEADER);
     (data_type, modifier)
+}
+
+/// PostgreSQL's type of JSON.
+pub(crate) fn of_json(json: JsonType) -> Type {
+    match json {
+        JsonType::Json => Type::JSON,
+        JsonType::Jsonb => Type::JSONB,
+    }
 }
 
 /// Returns true if values are compared by a collation.
@@ -178,7 +193,7 @@ pub(crate) fn size(data_type: &Type) -> i16 {
         | Type::REGNAMESPACE
         | Type::REGROLE => 4,
         Type::INT8 | Type::FLOAT8 | Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME => 8,
-        Type::INTERVAL => 16,
+        Type::INTERVAL | Type::UUID => 16,
         _ => -1,
     }
 }
@@ -223,5 +238,13 @@ mod tests {
         assert_eq!(marked(DataType::Utf8View), Type::TEXT);
         assert_eq!(marked(DataType::Int64), Type::INT8);
         assert_eq!(of_field(&Field::new("x", list(DataType::Int32), true)), Type::INT4_ARRAY);
+    }
+
+    #[test]
+    fn only_16_bytes_are_a_uuid() {
+        assert_eq!(of_arrow(&UUID), Type::UUID);
+        assert_eq!(of_arrow(&DataType::new_list(UUID, true)), Type::UUID_ARRAY);
+        assert_eq!(of_arrow(&DataType::FixedSizeBinary(15)), Type::BYTEA);
+        assert_eq!(size(&Type::UUID), 16);
     }
 }

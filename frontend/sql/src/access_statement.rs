@@ -123,6 +123,7 @@ impl AccessStatement {
             Self::Revoke(_) => "REVOKE",
             Self::SetOwner { object: OwnedObject::Table { .. }, .. } => "ALTER TABLE",
             Self::SetOwner { object: OwnedObject::Database(_), .. } => "ALTER DATABASE",
+            Self::SetOwner { object: OwnedObject::Sequence { .. }, .. } => "ALTER SEQUENCE",
             Self::ReassignOwned { .. } => "REASSIGN OWNED",
             Self::DropOwned { .. } => "DROP OWNED",
             Self::CreateToken(_) => "CREATE TOKEN",
@@ -305,6 +306,10 @@ pub enum GrantObjects {
     Tables(Vec<TableName>),
     /// ALL TABLES IN SCHEMA or DATABASE: those that exist.
     AllTablesIn(Vec<String>),
+    /// SEQUENCE, by name.
+    Sequences(Vec<TableName>),
+    /// ALL SEQUENCES IN SCHEMA or DATABASE: those that exist.
+    AllSequencesIn(Vec<String>),
 }
 
 /// Privileges of GRANT and REVOKE.
@@ -360,6 +365,13 @@ pub enum OwnedObject {
     },
     /// A database, by name.
     Database(String),
+    /// A sequence that no column owns.
+    Sequence {
+        /// Name of the sequence.
+        name: TableName,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
 }
 
 /// SET ROLE and RESET ROLE.

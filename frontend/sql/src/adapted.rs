@@ -17,6 +17,7 @@
 //!   VALUES (a + b)                VALUES (listed_value(a + b)) (`partita_worker::ListedValues`)
 //!   FETCH FIRST 3 ROWS ONLY       LIMIT 3
 //!   LOCALTIMESTAMP                CAST(now() AS TIMESTAMP(6)), and LOCALTIME and CURRENT_TIME its time of day
+//!   '{}'::JSON                    json_in('{}'), and so with JSONB (`json.rs`)
 //!   regexp_replace(a, b, c, 1, 2) regexp_replace_nth(a, b, c, 1, 2)
 //! ```
 //!
@@ -38,6 +39,7 @@ use datafusion::sql::sqlparser::ast::{
 use partita_worker::{LISTED_VALUE, padded};
 
 use super::from_functions;
+use super::json;
 use super::rewritten::make_exact;
 use super::shown_names::folded;
 use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
@@ -377,6 +379,10 @@ impl VisitorMut for Series {
             *expr = call("unnest", vec![set]);
             return ControlFlow::Continue(());
         }
+        if let Some(rows) = json::rows(expr) {
+            *expr = rows;
+            return ControlFlow::Continue(());
+        }
         // In DataFusion `generate_series` returns a list, which `unnest` spreads over rows. Its third argument, the
         // step, must be an interval, so a step that is written as text becomes one.
         if named(expr) != Some("generate_series") {
@@ -495,6 +501,8 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
             }
             Some(Expr::Function(exact))
         }
+        Expr::Function(function) => json::gathered(function),
+        Expr::TypedString(typed) => json::typed(typed),
         // Comparisons with blank-padded texts and with the elements of arrays.
         Expr::BinaryOp { left, op, right } => without_blanks(left, op, right),
         Expr::AnyOp { left, compare_op, right, .. } => {
@@ -550,6 +558,7 @@ fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Exp
             }),
             None => None,
         },
+        DataType::JSON | DataType::JSONB => json::cast(operand, data_type),
         data_type => match length(data_type) {
             // VARCHAR(n) cuts and CHAR(n) pads its text.
             Some(length) => {

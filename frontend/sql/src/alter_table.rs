@@ -1,21 +1,27 @@
 //! ALTER TABLE: parsing it, and the changes that are sent to meta.
 
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::catalog::Table;
 use partita_proto::id::ColumnId;
 use partita_proto::index::{Index, IndexKind};
-use partita_proto::schema::{Column, Semantic, TableSchema};
+use partita_proto::schema::{Check, Column, Semantic, TableSchema};
 use partita_proto::service::TableChange;
 
+use super::check_constraint::{named_check, using};
 use super::column::{columns_of, default_text};
 use super::index_statement::{IndexNames, index_notice, of_kind};
-use super::options::{OptionPair, OptionValue};
+use super::options::{OptionPair, OptionValue, foreign_notice};
 use super::statement::{
-    AlterChange, AlterTable, ColumnDefinition, NewPlacement, TableName, TableOption,
+    AlterChange, AlterTable, ColumnDefinition, ColumnPlace, NewPlacement, TableName, TableOption,
 };
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
 use crate::notice::Notice;
+
+/// Hint of a change of a column's type.
+const TYPE_HINT: &str = "create a table with the other type, and copy the rows: INSERT INTO new SELECT ..., \
+                         CAST(column AS type) FROM old";
 
 impl Tokens<'_> {
     /// Takes what follows ALTER TABLE.
@@ -32,7 +38,7 @@ impl Tokens<'_> {
             }
         }
         self.expect_end()?;
-        Ok(AlterTable { table, if_exists, changes, notices })
+        Ok(AlterTable { table, is_view: false, if_exists, changes, notices })
     }
 
     fn alter_change(
@@ -49,8 +55,17 @@ impl Tokens<'_> {
         }
         if self.take(&["drop"]) {
             self.take(&["column"]);
+            if self.at("constraint") && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma)
+            {
+                self.next();
+                let if_exists = self.if_exists();
+                let name = self.name("a constraint's name")?;
+                let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
+                changes.push(AlterChange::DropConstraint { name, if_exists });
+                return Ok(());
+            }
             let if_exists = self.if_exists();
-            for kind in ["constraint", "primary", "index"] {
+            for kind in ["primary", "index"] {
                 if self.at(kind) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
                     return Err(self.foreign_part("DROP", kind));
                 }
@@ -74,32 +89,7 @@ impl Tokens<'_> {
             self.take(&["column"]);
             self.alter_column(changes)?;
         } else if self.take(&["set"]) {
-            let pairs = if matches!(self.peek().token, Token::LParen) {
-                self.options()?
-            } else {
-                // GreptimeDB's form without parentheses: SET 'ttl'='1d'.
-                let position = self.position();
-                if matches!(self.peek().token, Token::Word(_)) && !self.at_option() {
-                    return Err(self.unsupported(format!("SET {}", self.peek().token)));
-                }
-                let key = self.option_key()?;
-                self.expect_mark(&Token::Eq)?;
-                vec![OptionPair { key, value: self.option_value()?, position }]
-            };
-            for pair in &pairs {
-                match pair.table_option()? {
-                    Some(option) => changes.push(AlterChange::SetOption(option)),
-                    None if pair.key == "hash_buckets" => {
-                        let number = pair.number()?;
-                        let partitions = u16::try_from(number).ok().filter(|number| *number > 0);
-                        let partitions = partitions
-                            .ok_or_else(|| pair.wrong("a number of buckets from 1 to 65535"))?;
-                        let placement = NewPlacement::BySeries { partitions };
-                        changes.push(AlterChange::Repartition(placement));
-                    }
-                    None => return Err(unalterable(pair)),
-                }
-            }
+            self.set_options(changes, notices)?;
         } else if self.take(&["unset"]) || self.take(&["reset"]) {
             let keys = if matches!(self.peek().token, Token::LParen) {
                 self.list(|tokens| Ok((tokens.position(), tokens.option_key()?)))?
@@ -133,6 +123,45 @@ impl Tokens<'_> {
         Ok(())
     }
 
+    /// Takes what follows SET: options in parentheses, or one without.
+    fn set_options(
+        &mut self,
+        changes: &mut Vec<AlterChange>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SqlError> {
+        let pairs = if matches!(self.peek().token, Token::LParen) {
+            self.options()?
+        } else {
+            // GreptimeDB's form without parentheses: SET 'ttl'='1d'.
+            let position = self.position();
+            if matches!(self.peek().token, Token::Word(_)) && !self.at_option() {
+                return Err(self.unsupported(format!("SET {}", self.peek().token)));
+            }
+            let key = self.option_key()?;
+            self.expect_mark(&Token::Eq)?;
+            vec![OptionPair { key, value: self.option_value()?, position }]
+        };
+        let (foreign, pairs): (Vec<_>, Vec<_>) =
+            pairs.into_iter().partition(OptionPair::is_foreign);
+        let foreign: Vec<String> = foreign.into_iter().map(|pair| pair.key).collect();
+        notices.extend(foreign_notice(&foreign));
+        for pair in &pairs {
+            match pair.table_option()? {
+                Some(option) => changes.push(AlterChange::SetOption(option)),
+                None if pair.key == "hash_buckets" => {
+                    let number = pair.number()?;
+                    let partitions = u16::try_from(number).ok().filter(|number| *number > 0);
+                    let partitions = partitions
+                        .ok_or_else(|| pair.wrong("a number of buckets from 1 to 65535"))?;
+                    let placement = NewPlacement::BySeries { partitions };
+                    changes.push(AlterChange::Repartition(placement));
+                }
+                None => return Err(unalterable(pair)),
+            }
+        }
+        Ok(())
+    }
+
     fn at_option(&self) -> bool {
         matches!(self.peek_nth(1).token, Token::Eq | Token::Period)
     }
@@ -143,6 +172,16 @@ impl Tokens<'_> {
         changes: &mut Vec<AlterChange>,
         notices: &mut Vec<Notice>,
     ) -> Result<(), SqlError> {
+        if self.at("check") && matches!(self.peek_nth(1).token, Token::LParen) {
+            changes.push(AlterChange::AddCheck(self.check_constraint(None, None)?));
+            return Ok(());
+        }
+        if self.at("constraint") && self.at_nth(2, "check") {
+            self.next();
+            let name = Some(self.name("a constraint's name")?);
+            changes.push(AlterChange::AddCheck(self.check_constraint(name, None)?));
+            return Ok(());
+        }
         for kind in ["constraint", "primary", "unique", "check", "foreign", "index"] {
             if self.at(kind) {
                 return Err(self.foreign_part("ALTER TABLE ADD", kind));
@@ -162,11 +201,24 @@ impl Tokens<'_> {
         let if_not_exists = self.if_not_exists();
         let position = self.position();
         let clause = self.column_clause(notices)?;
+        let place = if self.take(&["first"]) {
+            Some(ColumnPlace::First)
+        } else if self.take(&["after"]) {
+            Some(ColumnPlace::After(self.name("a column name")?))
+        } else {
+            None
+        };
         let error = |error: SqlError| Err(error.with_position(position));
         let column = clause.definition;
         // Changes that would leave existing rows without a valid value are refused.
         if clause.time_index {
             return error(SqlError::unsupported("adding a TIME INDEX"));
+        }
+        if column.counter.is_some() {
+            return error(
+                SqlError::unsupported(format!("adding a counter (\"{}\")", column.name))
+                    .with_detail("rows that exist would have no value in it"),
+            );
         }
         if column.generated.is_some() {
             return error(
@@ -201,8 +253,14 @@ impl Tokens<'_> {
                 column.name
             )));
         }
+        if !clause.checks.is_empty() {
+            return error(
+                SqlError::unsupported(format!("adding column \"{}\" with CHECK", column.name))
+                    .with_hint("add the column, then the constraint"),
+            );
+        }
         let column = Box::new(column);
-        Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists })
+        Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists, place })
     }
 
     /// The error of a part of a table that is not changed by ALTER TABLE.
@@ -257,11 +315,13 @@ impl Tokens<'_> {
             (&["unset"], "ALTER COLUMN ... UNSET"),
         ] {
             if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
-                return Err(self.unsupported(form));
+                let error = self.unsupported(form);
+                let is_type = words.last() == Some(&"type");
+                return Err(if is_type { error.with_hint(TYPE_HINT) } else { error });
             }
         }
         if matches!(self.peek().token, Token::Word(_)) && !self.at("set") && !self.at("drop") {
-            return Err(self.unsupported("changing a column's type"));
+            return Err(self.unsupported("changing a column's type").with_hint(TYPE_HINT));
         }
         Err(self.unexpected("SET DEFAULT, DROP DEFAULT, or SET or UNSET and an index"))
     }
@@ -273,7 +333,7 @@ fn unalterable(pair: &OptionPair) -> SqlError {
             .with_position(pair.position)
             .with_hint("PARTITION BY RANGE (columns) places new rows by their key again"),
         "time_index" | "primary_key" | "partition_by" | "partitions" | "partition_at_keys"
-        | "uniform_partitions" | "schema_on_write" => {
+        | "uniform_partitions" | "schema_on_write" | "fillfactor" => {
             SqlError::unsupported(format!("changing option '{}' of a table", pair.key))
                 .with_position(pair.position)
         }
@@ -294,6 +354,11 @@ fn unset(key: String, position: usize) -> Result<TableOption, SqlError> {
 }
 
 impl AlterTable {
+    /// PostgreSQL's command tag.
+    pub fn tag(&self) -> &'static str {
+        if self.is_view { "ALTER VIEW" } else { "ALTER TABLE" }
+    }
+
     /// The changes to send to meta, in order, and the notices for the client. Nothing has been done when this fails.
     ///
     /// # Errors
@@ -302,28 +367,19 @@ impl AlterTable {
         let mut notices = self.notices.clone();
         let mut options = table.schema.options.clone();
         let mut index_names = IndexNames::of(table);
+        let mut checks = table.schema.checks.clone();
         let mut changes: Vec<TableChange> = Vec::new();
         for change in &self.changes {
             match change {
-                AlterChange::AddColumn { column, tag, if_not_exists } => {
+                AlterChange::AddColumn { column, tag, if_not_exists, place } => {
                     let existing = table.schema.column(&column.name).filter(|_| *if_not_exists);
                     let indexes = match existing {
                         Some(existing) => existing.indexes.clone(),
                         None => new_indexes(column, &mut index_names)?,
                     };
+                    let place = place.as_ref().filter(|_| existing.is_none());
                     let column = added_column(column, *tag, indexes);
-                    // Consecutive additions that treat existing columns alike become one change.
-                    match changes.last_mut() {
-                        Some(TableChange::AddColumns { columns, if_not_exists: same })
-                            if same == if_not_exists =>
-                        {
-                            columns.push(column);
-                        }
-                        _ => changes.push(TableChange::AddColumns {
-                            columns: vec![column],
-                            if_not_exists: *if_not_exists,
-                        }),
-                    }
+                    add_column(table, &mut changes, column, *if_not_exists, place)?;
                 }
                 AlterChange::DropColumn { name, if_exists } => {
                     if *if_exists && table.schema.column(name).is_none() {
@@ -335,28 +391,35 @@ impl AlterTable {
                     }
                     known_column(table, name)?;
                     check_unused(&table.schema, name, "drop")?;
+                    // As in PostgreSQL, the constraints of a column go with it.
+                    for check in using(&checks, name)? {
+                        checks.retain(|present| present.name != check);
+                        changes.push(TableChange::DropCheck(check));
+                    }
                     changes.push(TableChange::DropColumn(name.clone()));
                 }
                 AlterChange::RenameColumn { from: old_name, to: new_name } => {
-                    known_column(table, old_name)?;
-                    check_unused(&table.schema, old_name, "rename")?;
+                    check_renamable(table, &checks, old_name)?;
                     changes.push(TableChange::RenameColumn {
                         from: old_name.clone(),
                         to: new_name.clone(),
                     });
                 }
-                AlterChange::SetDefault { column, default } => {
-                    let existing = known_column(table, column)?;
-                    if existing.generated.is_some() {
-                        return Err(SqlError::new(
-                            "42601",
-                            format!("column \"{column}\" is generated and cannot have a DEFAULT"),
-                        ));
+                AlterChange::AddCheck(definition) => {
+                    let check = named_check(&table.name, definition, &checks)?;
+                    checks.push(check.clone());
+                    changes.push(TableChange::AddCheck(check));
+                }
+                AlterChange::DropConstraint { name, if_exists } => {
+                    if checks.iter().any(|check| check.name == *name) {
+                        checks.retain(|check| check.name != *name);
+                        changes.push(TableChange::DropCheck(name.clone()));
+                    } else {
+                        notices.push(missing_constraint(table, name, *if_exists)?);
                     }
-                    let default = match default {
-                        Some(expression) => default_text(expression, column, existing.column_type)?,
-                        None => None,
-                    };
+                }
+                AlterChange::SetDefault { column, default } => {
+                    let default = new_default(table, column, default.as_deref())?;
                     changes.push(TableChange::SetDefault { column: column.clone(), default });
                 }
                 AlterChange::SetIndex { column, name, options } => {
@@ -392,6 +455,107 @@ impl AlterTable {
     }
 }
 
+/// Adds a column to the changes; consecutive additions that treat existing columns alike become one change.
+///
+/// # Errors
+/// When the column after which it is added is not there.
+fn add_column(
+    table: &Table,
+    changes: &mut Vec<TableChange>,
+    column: Column,
+    if_not_exists: bool,
+    place: Option<&ColumnPlace>,
+) -> Result<(), SqlError> {
+    let name = column.name.clone();
+    match changes.last_mut() {
+        Some(TableChange::AddColumns { columns, if_not_exists: same })
+            if *same == if_not_exists =>
+        {
+            columns.push(column);
+        }
+        _ => changes.push(TableChange::AddColumns { columns: vec![column], if_not_exists }),
+    }
+    if let Some(place) = place {
+        let predecessor = match place {
+            ColumnPlace::First => None,
+            ColumnPlace::After(previous) => Some(previous.clone()),
+        };
+        check_place(table, changes, predecessor.as_deref())?;
+        changes.push(TableChange::MoveColumn { column: name, after: predecessor });
+    }
+    Ok(())
+}
+
+/// Checks that nothing else of the table names the column that is renamed.
+///
+/// # Errors
+/// 42703 without such a column; 2BP01 when a constraint uses it.
+fn check_renamable(table: &Table, checks: &[Check], name: &str) -> Result<(), SqlError> {
+    known_column(table, name)?;
+    check_unused(&table.schema, name, "rename")?;
+    match using(checks, name)?.first() {
+        Some(check) => {
+            let message =
+                format!("cannot rename column \"{name}\" because constraint \"{check}\" uses it");
+            Err(SqlError::new("2BP01", message)
+                .with_hint("drop the constraint, and add it again after the change"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The text of a column's new default; none for no default.
+///
+/// # Errors
+/// 42703 without such a column; 42601 for a generated one; when the default does not fit its type.
+fn new_default(
+    table: &Table,
+    column: &str,
+    default: Option<&Expr>,
+) -> Result<Option<String>, SqlError> {
+    let existing = known_column(table, column)?;
+    if existing.generated.is_some() {
+        return Err(SqlError::new(
+            "42601",
+            format!("column \"{column}\" is generated and cannot have a DEFAULT"),
+        ));
+    }
+    match default {
+        Some(expression) => default_text(expression, column, existing.column_type),
+        None => Ok(None),
+    }
+}
+
+/// The notice of a missing constraint with IF EXISTS.
+///
+/// # Errors
+/// 42704 without IF EXISTS.
+fn missing_constraint(table: &Table, name: &str, if_exists: bool) -> Result<Notice, SqlError> {
+    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+    if if_exists {
+        Ok(Notice::notice(format!("{message}, skipping")))
+    } else {
+        Err(SqlError::new(UNDEFINED_OBJECT, message))
+    }
+}
+
+/// Checks that the column after which another one is added exists, or is added before it.
+fn check_place(
+    table: &Table,
+    changes: &[TableChange],
+    predecessor: Option<&str>,
+) -> Result<(), SqlError> {
+    let Some(name) = predecessor else { return Ok(()) };
+    let is_added = changes.iter().any(|change| match change {
+        TableChange::AddColumns { columns, .. } => columns.iter().any(|column| column.name == name),
+        _ => false,
+    });
+    if !is_added {
+        known_column(table, name)?;
+    }
+    Ok(())
+}
+
 /// A column for meta, which assigns the id and the storage name.
 fn added_column(definition: &ColumnDefinition, tag: bool, indexes: Vec<Index>) -> Column {
     Column {
@@ -405,6 +569,7 @@ fn added_column(definition: &ColumnDefinition, tag: bool, indexes: Vec<Index>) -
         generated: definition.generated.clone(),
         missing: None,
         length: definition.length,
+        json: definition.json,
         indexes,
         comment: definition.comment.clone(),
     }

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::Expr;
 use partita_proto::literal::printable;
 use partita_proto::range::Bound;
 use partita_proto::schema::{Column, ColumnType};
+use partita_proto::uuid::UUID_BYTES;
 use partita_proto::value::Value;
 
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
@@ -43,6 +44,11 @@ pub(super) fn directly_above(value: Value, column: &Column) -> Result<Value, Sql
         Value::String(mut text) => {
             text.push('\0');
             return Ok(Value::String(text));
+        }
+        Value::Binary(bytes) if column_type == ColumnType::Uuid => {
+            let number = <[u8; UUID_BYTES]>::try_from(bytes).map(u128::from_be_bytes).ok();
+            let next = number.and_then(|number| number.checked_add(1));
+            next.map(|next| Value::Binary(next.to_be_bytes().to_vec()))
         }
         Value::Binary(mut bytes) => {
             bytes.push(0);
@@ -83,6 +89,9 @@ mod tests {
         let text = |text: &str| Value::String(text.to_owned());
         assert_eq!(above(text("new"), "STRING").unwrap(), text("new\0"));
         assert_eq!(above(Value::Binary(vec![7]), "BYTEA").unwrap(), Value::Binary(vec![7, 0]));
+        let uuid = |number: u128| Value::Binary(number.to_be_bytes().to_vec());
+        assert_eq!(above(uuid(0xFF), "UUID").unwrap(), uuid(0x100));
+        assert_eq!(above(uuid(u128::MAX), "UUID").unwrap_err().sqlstate, "22003");
         assert_eq!(above(Value::Int(-1), "BIGINT").unwrap(), Value::Int(0));
         assert_eq!(above(Value::UInt(7), "BIGINT UNSIGNED").unwrap(), Value::UInt(8));
         for (value, column_type) in [

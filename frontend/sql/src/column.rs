@@ -1,22 +1,27 @@
 //! One column of CREATE TABLE and ADD COLUMN: its type, its options, its default, its expression.
 //!
 //! Invariants:
-//! - a default is a literal of the column's type, `now()` or `current_date()`, in one spelling each, so that readers
-//!   need not parse anything else;
+//! - a default is a literal of the column's type, `now()`, `current_date()`, `gen_random_uuid()`, `uuidv7()` or
+//!   `nextval('sequence')`, in one spelling each, so that readers need not parse anything else;
 //! - a generated column's expression depends on columns that are not generated themselves, and on nothing else.
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{ColumnOption, Expr, FunctionArguments, visit_expressions};
+use datafusion::sql::sqlparser::ast::{
+    ColumnOption, DataType, Expr, FunctionArguments, visit_expressions,
+};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::index::IndexOptions;
 use partita_proto::schema::ColumnType;
+use partita_worker::UuidFunction;
 
 use super::identifier::fold;
 use super::literal::{literal, typed};
-use super::statement::ColumnDefinition;
+use super::sequence_statement::{sequence_default, sequence_of};
+use super::statement::{CheckDefinition, ColumnDefinition};
 use super::tokens::Tokens;
+use super::types::Declared;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
 
@@ -33,6 +38,7 @@ const VOLATILE: &[&str] = &[
     "rand",
     "uuid",
     "gen_random_uuid",
+    "uuidv7",
     "current_user",
     "current_database",
     "current_schema",
@@ -47,6 +53,8 @@ pub(super) struct ColumnClause {
     pub(super) primary_key: bool,
     /// True if it is declared TIME INDEX.
     pub(super) time_index: bool,
+    /// CHECK constraints in its definition.
+    pub(super) checks: Vec<CheckDefinition>,
 }
 
 impl Tokens<'_> {
@@ -56,19 +64,27 @@ impl Tokens<'_> {
         notices: &mut Vec<Notice>,
     ) -> Result<ColumnClause, SqlError> {
         let name = self.name("a column name")?;
-        let (column_type, length) = self.declared_type(notices)?;
+        let (declared, counter) = match self.serial() {
+            Some((column_type, counter)) => (Declared::plain(column_type), Some(counter)),
+            None => (self.declared_type(notices)?, None),
+        };
+        let Declared { column_type, length, json } = declared;
         let definition = ColumnDefinition {
             name,
             column_type,
             length,
+            json,
             nullable: None,
             default: None,
             generated: None,
+            counter,
             indexes: Vec::new(),
             comment: None,
         };
-        let mut clause = ColumnClause { definition, primary_key: false, time_index: false };
+        let checks = Vec::new();
+        let mut clause = ColumnClause { definition, primary_key: false, time_index: false, checks };
         while self.column_option(&mut clause)? {}
+        self.check_counter(&clause.definition)?;
         if clause.definition.generated.is_some() && clause.definition.default.is_some() {
             return Err(self.located(SqlError::syntax(format!(
                 "column \"{}\" is generated and cannot have a DEFAULT",
@@ -80,9 +96,17 @@ impl Tokens<'_> {
 
     /// Takes one option of a column; false when none comes next.
     fn column_option(&mut self, clause: &mut ColumnClause) -> Result<bool, SqlError> {
+        // The name of any other constraint is accepted and not stored.
+        let name = match self.take(&["constraint"]) {
+            true => Some(self.name("a constraint's name")?),
+            false => None,
+        };
         let column = &mut clause.definition;
         // Options that Partita stores.
-        if self.take(&["not", "null"]) {
+        if self.at("check") {
+            let column = Some(column.name.clone());
+            clause.checks.push(self.check_constraint(name, column)?);
+        } else if self.take(&["not", "null"]) {
             self.nullability(column, false)?;
         } else if self.take(&["null"]) {
             self.nullability(column, true)?;
@@ -96,6 +120,12 @@ impl Tokens<'_> {
             self.take_mark(&Token::Eq);
             column.comment = Some(self.string()?).filter(|text| !text.is_empty());
         } else if self.take(&["generated"]) {
+            if let Some(counter) = self.identity()? {
+                if column.counter.replace(counter).is_some() {
+                    return Err(self.repeated_default(column));
+                }
+                return Ok(true);
+            }
             self.expect("always")?;
             self.expect("as")?;
             self.generated(column)?;
@@ -109,10 +139,33 @@ impl Tokens<'_> {
             // Options of other databases are refused by name.
             return match self.foreign_option() {
                 Some(option) => Err(self.unsupported(option)),
+                None if name.is_some() => Err(self.unexpected("a constraint")),
                 None => Ok(false),
             };
         }
         Ok(true)
+    }
+
+    /// Checks that a column that counts has no other source of values.
+    fn check_counter(&self, column: &ColumnDefinition) -> Result<(), SqlError> {
+        let Some(counter) = &column.counter else { return Ok(()) };
+        if column.default.is_some() || column.generated.is_some() {
+            return Err(self.repeated_default(column));
+        }
+        if column.nullable == Some(true) {
+            return Err(self.located(SqlError::syntax(format!(
+                "conflicting NULL/NOT NULL declarations for column \"{}\"",
+                column.name
+            ))));
+        }
+        counter.options(column.column_type).map(drop).map_err(|error| self.located(error))
+    }
+
+    fn repeated_default(&self, column: &ColumnDefinition) -> SqlError {
+        self.located(SqlError::syntax(format!(
+            "multiple default values specified for column \"{}\"",
+            column.name
+        )))
     }
 
     fn nullability(&self, column: &mut ColumnDefinition, nullable: bool) -> Result<(), SqlError> {
@@ -130,14 +183,11 @@ impl Tokens<'_> {
     fn foreign_option(&self) -> Option<&'static str> {
         [
             ("unique", "UNIQUE"),
-            ("check", "CHECK"),
             ("references", "REFERENCES"),
             ("collate", "COLLATE"),
             ("auto_increment", "AUTO_INCREMENT"),
             ("autoincrement", "AUTOINCREMENT"),
             ("identity", "IDENTITY"),
-            ("first", "FIRST"),
-            ("after", "AFTER"),
             ("family", "FAMILY"),
             ("encode", "ENCODE"),
             ("codec", "CODEC"),
@@ -149,16 +199,14 @@ impl Tokens<'_> {
 
     /// Takes `(expression) [STORED]` after AS.
     fn generated(&mut self, column: &mut ColumnDefinition) -> Result<(), SqlError> {
-        if self.at("identity") {
-            return Err(self.unsupported("GENERATED ALWAYS AS IDENTITY"));
-        }
         self.expect_mark(&Token::LParen)?;
         let expression = self.expression()?;
         self.expect_mark(&Token::RParen)?;
         if self.at("virtual") {
             return Err(self.unsupported("a VIRTUAL generated column").with_hint("use STORED"));
         }
-        self.expect("stored")?;
+        // Without the word it is stored too: its value depends on its row only, so no query sees a difference.
+        self.take(&["stored"]);
         column.generated = Some(expression.to_string());
         Ok(())
     }
@@ -229,12 +277,44 @@ pub(super) fn default_text(
         Some(Clock::Today) => return Err(mismatch("current_date")),
         None => {}
     }
+    if let Some(function) = UuidFunction::of_default(&expression.to_string()) {
+        let default = function.default_text();
+        let is_uuid = column_type == ColumnType::Uuid;
+        return if is_uuid { Ok(Some(default)) } else { Err(mismatch(&default)) };
+    }
+    if let Some(name) = sequence_of(&expression.to_string()) {
+        let default = sequence_default(&name);
+        let is_whole = matches!(
+            column_type,
+            ColumnType::Int8
+                | ColumnType::Int16
+                | ColumnType::Int32
+                | ColumnType::Int64
+                | ColumnType::UInt8
+                | ColumnType::UInt16
+                | ColumnType::UInt32
+                | ColumnType::UInt64
+        );
+        return if is_whole { Ok(Some(default)) } else { Err(mismatch(&default)) };
+    }
+    // The text of a JSON is checked when it becomes a value.
+    let expression = match expression {
+        Expr::Cast { expr, data_type: DataType::JSON | DataType::JSONB, .. }
+            if column_type == ColumnType::String =>
+        {
+            expr.as_ref()
+        }
+        _ => expression,
+    };
     if literal(expression)?.is_none() {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
             format!("the default `{expression}` of column \"{column}\" is not supported"),
         )
-        .with_hint("a default is a literal, now() or current_date"));
+        .with_hint(
+            "a default is a literal, now(), current_date, gen_random_uuid(), uuidv7() or \
+             nextval('sequence')",
+        ));
     }
     let value = typed(expression, column, column_type)?;
     Ok((!value.is_null()).then(|| value.display(column_type)))
@@ -312,6 +392,11 @@ pub(super) fn check_generated(
 /// # Errors
 /// When the text does not parse, or holds what a stored column cannot be computed from.
 pub(super) fn columns_of(text: &str) -> Result<Vec<String>, SqlError> {
+    columns_within(text, "a generated column's expression")
+}
+
+/// The same for an expression of another kind, which errors name.
+pub(super) fn columns_within(text: &str, kind: &str) -> Result<Vec<String>, SqlError> {
     // The text is parsed whole: nothing may follow the expression.
     let mut tokens = Tokens::new(text, 0)?;
     let expression = tokens.expression()?;
@@ -352,9 +437,8 @@ pub(super) fn columns_of(text: &str) -> Result<Vec<String>, SqlError> {
     });
     match refused {
         ControlFlow::Continue(()) => Ok(columns),
-        ControlFlow::Break(part) => Err(SqlError::new(
-            "42P17",
-            format!("{part} cannot be part of a generated column's expression"),
-        )),
+        ControlFlow::Break(part) => {
+            Err(SqlError::new("42P17", format!("{part} cannot be part of {kind}")))
+        }
     }
 }

@@ -14,18 +14,20 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, BooleanBuilder,
-    PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
+    FixedSizeBinaryBuilder, PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
 };
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{ColumnType, Unit};
-use partita_worker::Zone;
+use partita_proto::time_of_day::{self, DAY_MICROS, TimeError};
+use partita_proto::uuid;
 use partita_worker::moments::{Moment, parse_date};
 use partita_worker::zoned::as_instants;
+use partita_worker::{Zone, time_out_of_range};
 
 use super::decimal::{DecimalError, parse_decimal};
 use crate::error::{
@@ -35,6 +37,9 @@ use partita_worker::bytes::parse_bytea;
 
 /// SQLSTATE of a timestamp that the type cannot hold.
 pub(super) const DATETIME_OVERFLOW: &str = "22008";
+
+/// Bytes of a UUID, as Arrow counts them.
+const UUID_WIDTH: i32 = 16;
 
 /// Values appended so far.
 pub(super) struct ColumnBuilder {
@@ -61,6 +66,8 @@ enum Values {
     Date(PrimitiveBuilder<Date32Type>),
     /// Ticks; the unit is the column type's.
     Timestamp(PrimitiveBuilder<Int64Type>),
+    Uuid(FixedSizeBinaryBuilder),
+    Time(PrimitiveBuilder<Time64MicrosecondType>),
 }
 
 /// Evaluates an expression with the builder, of whichever type.
@@ -83,6 +90,8 @@ macro_rules! each {
             Values::Binary($builder) => $body,
             Values::Date($builder) => $body,
             Values::Timestamp($builder) => $body,
+            Values::Uuid($builder) => $body,
+            Values::Time($builder) => $body,
         }
     };
 }
@@ -130,6 +139,8 @@ impl ColumnBuilder {
             ColumnType::Binary => Values::Binary(BinaryViewBuilder::with_capacity(1)),
             ColumnType::Date => Values::Date(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Time => Values::Time(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Uuid => Values::Uuid(FixedSizeBinaryBuilder::with_capacity(1, UUID_WIDTH)),
         };
         Self { column_type, zone, values }
     }
@@ -200,9 +211,12 @@ impl ColumnBuilder {
                     true
                 })
             }
-            Values::Bool(_) | Values::String(_) | Values::Binary(_) | Values::Date(_) => {
-                return Err(self.mismatch("a number"));
-            }
+            Values::Bool(_)
+            | Values::String(_)
+            | Values::Binary(_)
+            | Values::Date(_)
+            | Values::Uuid(_)
+            | Values::Time(_) => return Err(self.mismatch("a number")),
         };
         if fits { Ok(()) } else { Err(self.out_of_range(value.signed())) }
     }
@@ -233,6 +247,18 @@ impl ColumnBuilder {
         match &mut self.values {
             Values::Timestamp(builder) => builder.append_value(ticks),
             _ => return Err(self.mismatch("a timestamp")),
+        }
+        Ok(())
+    }
+
+    /// Appends a time of day in microseconds.
+    pub(super) fn append_time(&mut self, micros: i64) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Time(_) if !(0..DAY_MICROS).contains(&micros) => {
+                return Err(SqlError::new(DATETIME_OVERFLOW, "time out of range"));
+            }
+            Values::Time(builder) => builder.append_value(micros),
+            _ => return Err(self.mismatch("a time")),
         }
         Ok(())
     }
@@ -275,6 +301,9 @@ impl ColumnBuilder {
             Values::Binary(builder) => builder
                 .try_append_value(bytes)
                 .map_err(|error| SqlError::new("54000", error.to_string()))?,
+            Values::Uuid(builder) if bytes.len() == uuid::UUID_BYTES => {
+                builder.append_value(bytes)?;
+            }
             _ => return Err(self.mismatch("bytes")),
         }
         Ok(())
@@ -316,6 +345,15 @@ impl ColumnBuilder {
                 Some(bytes) => builder
                     .try_append_value(bytes)
                     .map_err(|error| SqlError::new("54000", error.to_string()))?,
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Time(builder) => match time_of_day::parse(text) {
+                Ok(micros) => builder.append_value(micros),
+                Err(TimeError::OutOfRange) => return Err(time_out_of_range(text)),
+                Err(TimeError::Syntax) => return Err(self.invalid_text(text)),
+            },
+            Values::Uuid(builder) => match uuid::parse(text) {
+                Some(bytes) => builder.append_value(bytes)?,
                 None => return Err(self.invalid_text(text)),
             },
             Values::Date(builder) => match parse_date(text) {
@@ -392,6 +430,27 @@ impl ColumnBuilder {
             {
                 return self.append_bytes(bytes);
             }
+            ScalarValue::FixedSizeBinary(_, Some(bytes))
+                if self.column_type == ColumnType::Uuid =>
+            {
+                return self.append_bytes(bytes);
+            }
+            ScalarValue::FixedSizeBinary(UUID_WIDTH, Some(bytes))
+                if self.column_type == ColumnType::String =>
+            {
+                return self.append_text(&uuid::text(bytes), false);
+            }
+            ScalarValue::Time64Microsecond(Some(micros))
+                if self.column_type == ColumnType::Time =>
+            {
+                return self.append_time(*micros);
+            }
+            _ if self.column_type == ColumnType::Time && !is_timely(&value.data_type()) => {
+                return Err(self.mismatch(&value.data_type().to_string()));
+            }
+            _ if self.column_type == ColumnType::Uuid => {
+                return Err(self.mismatch(&value.data_type().to_string()));
+            }
             _ => {}
         }
         // A local time or a date becomes an instant in the session's zone.
@@ -442,6 +501,8 @@ impl ColumnBuilder {
             }
             Values::String(builder) => builder.extend(array.as_string_view().iter()),
             Values::Binary(builder) => builder.extend(array.as_binary_view().iter()),
+            Values::Time(builder) => builder.append_array(array.as_primitive()),
+            Values::Uuid(builder) => builder.append_array(array.as_fixed_size_binary())?,
             Values::Timestamp(builder) => {
                 let ticks = arrow::compute::cast(array, &DataType::Int64)?;
                 builder.append_array(ticks.as_primitive());
@@ -453,7 +514,12 @@ impl ColumnBuilder {
     fn takes_integers(&self) -> bool {
         !matches!(
             self.column_type,
-            ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Date
+            ColumnType::Bool
+                | ColumnType::String
+                | ColumnType::Binary
+                | ColumnType::Date
+                | ColumnType::Uuid
+                | ColumnType::Time
         )
     }
 
@@ -490,7 +556,7 @@ impl ColumnBuilder {
 
     fn invalid_text(&self, text: &str) -> SqlError {
         let sqlstate = match self.column_type {
-            ColumnType::Date | ColumnType::Timestamp(..) => INVALID_DATETIME,
+            ColumnType::Date | ColumnType::Time | ColumnType::Timestamp(..) => INVALID_DATETIME,
             _ => INVALID_TEXT,
         };
         // Long texts are truncated, because the message is logged.
@@ -504,6 +570,11 @@ impl ColumnBuilder {
             ),
         )
     }
+}
+
+/// True for types whose values have a time of day.
+fn is_timely(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Time32(_) | DataType::Time64(_) | DataType::Timestamp(..))
 }
 
 fn timestamps(ticks: &PrimitiveArray<Int64Type>, unit: Unit, zoned: bool) -> ArrayRef {

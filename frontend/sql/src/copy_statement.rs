@@ -1,4 +1,4 @@
-//! COPY ... FROM STDIN and COPY ... TO STDOUT, with PostgreSQL's options in both spellings: the list in parentheses,
+//! COPY ... FROM and COPY ... TO a stream or a file, with PostgreSQL's options in both spellings: the list in parentheses,
 //! and the older one without parentheses that psql's `\copy` and old clients send.
 
 use std::sync::Arc;
@@ -25,6 +25,8 @@ struct WrittenOptions {
     force_null: Option<CopyColumns>,
     force_not_null: Option<CopyColumns>,
     force_quote: Option<CopyColumns>,
+    /// FREEZE is about row versions, which are not kept for rows of COPY: it changes nothing.
+    freeze: Option<bool>,
 }
 
 impl Tokens<'_> {
@@ -47,9 +49,7 @@ impl Tokens<'_> {
             if matches!(self.peek().token, Token::LParen) { Some(self.columns()?) } else { None };
         // COPY table FROM.
         if self.take(&["from"]) {
-            if !self.take(&["stdin"]) && !self.take(&["stdout"]) {
-                return Err(self.not_a_stream("COPY FROM a file or program"));
-            }
+            let file = self.copy_file("COPY FROM PROGRAM")?;
             let (format, options) = self.copy_options(written)?;
             if options.force_quote != CopyColumns::None {
                 return Err(SqlError::unsupported("FORCE_QUOTE with COPY FROM"));
@@ -58,18 +58,17 @@ impl Tokens<'_> {
                 return Err(self.unsupported("COPY FROM ... WHERE"));
             }
             let text = Arc::from(self.text);
-            return Ok(Statement::CopyFrom(CopyFrom { text, table, columns, format, options }));
+            let copy = CopyFrom { text, table, columns, file, format, options };
+            return Ok(Statement::CopyFrom(copy));
         }
         // COPY table TO is the query that reads the table.
         self.expect("to")?;
-        if !self.take(&["stdout"]) && !self.take(&["stdin"]) {
-            return Err(self.not_a_stream("COPY TO a file or program"));
-        }
-        let (format, options) = self.copy_options(written)?;
-        self.copy_to(&select(&table, columns.as_deref()), 0, format, options)
+        let file = self.copy_file("COPY TO PROGRAM")?;
+        let written_options = self.options_of_copy_to(written)?;
+        copy_to(&select(&table, columns.as_deref()), 0, file, written_options)
     }
 
-    /// Takes (query) TO STDOUT.
+    /// Takes (query) TO and its target.
     fn copy_query(&mut self, written: WrittenOptions) -> Result<Statement, SqlError> {
         self.expect_mark(&Token::LParen)?;
         let (position, offset) = (self.position(), self.offset());
@@ -77,46 +76,54 @@ impl Tokens<'_> {
         let end = self.offset();
         self.expect_mark(&Token::RParen)?;
         self.expect("to")?;
-        if !self.take(&["stdout"]) && !self.take(&["stdin"]) {
-            return Err(self.not_a_stream("COPY TO a file or program"));
-        }
-        let (format, options) = self.copy_options(written)?;
+        let file = self.copy_file("COPY TO PROGRAM")?;
+        let written_options = self.options_of_copy_to(written)?;
         let text = self.text[offset..end].to_owned();
-        self.copy_to(&text, position - 1, format, options)
+        copy_to(&text, position - 1, file, written_options)
     }
 
-    fn copy_to(
-        &self,
-        text: &str,
-        start: usize,
-        format: CopyFormat,
-        options: CopyOptions,
-    ) -> Result<Statement, SqlError> {
-        if options.header == CopyHeader::Match {
-            return Err(SqlError::unsupported("HEADER MATCH with COPY TO"));
+    /// Takes the path of a file; or STDIN or STDOUT, which is `None`.
+    fn copy_file(&mut self, with_program: &str) -> Result<Option<String>, SqlError> {
+        if self.take(&["stdin"]) || self.take(&["stdout"]) {
+            return Ok(None);
         }
-        if options.force_null != CopyColumns::None || options.force_not_null != CopyColumns::None {
-            return Err(SqlError::unsupported("FORCE_NULL and FORCE_NOT_NULL with COPY TO"));
+        if self.at("program") {
+            let hint = "use STDIN or STDOUT; psql's \\copy runs programs of the client";
+            return Err(self.unsupported(with_program).with_hint(hint));
         }
-        Ok(Statement::CopyTo(CopyTo { query: parse_query(text, start)?, format, options }))
-    }
-
-    fn not_a_stream(&self, source: &str) -> SqlError {
-        self.unsupported(source)
-            .with_hint("use STDIN or STDOUT; psql's \\copy reads and writes files")
+        self.string().map(Some)
     }
 
     /// Takes [WITH] and options in either spelling.
     fn copy_options(
         &mut self,
-        mut written: WrittenOptions,
+        written: WrittenOptions,
     ) -> Result<(CopyFormat, CopyOptions), SqlError> {
         let position = self.position();
+        let written = self.written_options(written)?;
+        written.check().map_err(|error| error.with_position(position))
+    }
+
+    fn written_options(&mut self, mut written: WrittenOptions) -> Result<WrittenOptions, SqlError> {
         self.take(&["with"]);
         if matches!(self.peek().token, Token::LParen) {
             self.list(|tokens| tokens.copy_option(&mut written))?;
         } else {
             while self.old_copy_option(&mut written)? {}
+        }
+        Ok(written)
+    }
+
+    /// Takes the options of COPY TO.
+    fn options_of_copy_to(
+        &mut self,
+        written: WrittenOptions,
+    ) -> Result<(CopyFormat, CopyOptions), SqlError> {
+        let position = self.position();
+        let written = self.written_options(written)?;
+        if written.freeze == Some(true) {
+            let error = SqlError::unsupported("FREEZE with COPY TO");
+            return Err(error.with_position(position));
         }
         written.check().map_err(|error| error.with_position(position))
     }
@@ -149,7 +156,8 @@ impl Tokens<'_> {
                 }
                 false
             }
-            "freeze" | "default" | "log_verbosity" | "reject_limit" => {
+            "freeze" => written.freeze.replace(self.freeze()?).is_some(),
+            "default" | "log_verbosity" | "reject_limit" => {
                 return Err(SqlError::unsupported(format!(
                     "option {} of COPY",
                     name.to_ascii_uppercase()
@@ -201,8 +209,8 @@ impl Tokens<'_> {
             written.force_null = Some(self.old_copy_columns()?);
         } else if self.take(&["encoding"]) {
             self.encoding()?;
-        } else if self.at("freeze") {
-            return Err(self.unsupported("option FREEZE of COPY"));
+        } else if self.take(&["freeze"]) {
+            written.freeze = Some(true);
         } else {
             return Ok(false);
         }
@@ -215,6 +223,8 @@ impl Tokens<'_> {
             "text" => Ok(CopyFormat::Text),
             "csv" => Ok(CopyFormat::Csv),
             "binary" => Ok(CopyFormat::Binary),
+            "ndjson" => Ok(CopyFormat::Ndjson),
+            "parquet" => Ok(CopyFormat::Parquet),
             name => Err(SqlError::new(
                 INVALID_PARAMETER_VALUE,
                 format!("COPY format \"{name}\" not recognized"),
@@ -233,6 +243,18 @@ impl Tokens<'_> {
             "false" | "off" | "0" => Ok(CopyHeader::None),
             "match" => Ok(CopyHeader::Match),
             _ => Err(SqlError::syntax("HEADER takes a boolean or MATCH").with_position(position)),
+        }
+    }
+
+    fn freeze(&mut self) -> Result<bool, SqlError> {
+        if matches!(self.peek().token, Token::Comma | Token::RParen) {
+            return Ok(true);
+        }
+        let position = self.position();
+        match self.word_or_string()?.to_ascii_lowercase().as_str() {
+            "true" | "on" | "1" => Ok(true),
+            "false" | "off" | "0" => Ok(false),
+            _ => Err(SqlError::syntax("FREEZE requires a boolean value").with_position(position)),
         }
     }
 
@@ -293,14 +315,20 @@ impl WrittenOptions {
         if let Some((_, option)) = not_csv.iter().find(|(is_given, _)| *is_given && !csv) {
             return Err(SqlError::new(FEATURE, format!("COPY {option} requires CSV mode")));
         }
-        if format == CopyFormat::Binary {
+        let without_options = match format {
+            CopyFormat::Text | CopyFormat::Csv => None,
+            CopyFormat::Binary => Some("BINARY"),
+            CopyFormat::Ndjson => Some("NDJSON"),
+            CopyFormat::Parquet => Some("PARQUET"),
+        };
+        if let Some(mode) = without_options {
             let not_binary = [
                 (self.delimiter.is_some(), "DELIMITER"),
                 (self.null.is_some(), "NULL"),
                 (self.header.is_some_and(|header| header != CopyHeader::None), "HEADER"),
             ];
             if let Some((_, option)) = not_binary.iter().find(|(is_given, _)| *is_given) {
-                return Err(SqlError::syntax(format!("cannot specify {option} in BINARY mode")));
+                return Err(SqlError::syntax(format!("cannot specify {option} in {mode} mode")));
             }
         }
         // Options replace the format's defaults.
@@ -326,7 +354,7 @@ impl WrittenOptions {
         if options.null.contains(['\n', '\r']) {
             return Err(invalid("COPY null representation cannot use newline or carriage return"));
         }
-        if format != CopyFormat::Binary && options.null.as_bytes().contains(&options.delimiter) {
+        if without_options.is_none() && options.null.as_bytes().contains(&options.delimiter) {
             return Err(invalid(
                 "COPY delimiter character must not appear in the NULL specification",
             ));
@@ -348,6 +376,23 @@ impl WrittenOptions {
         }
         Ok((format, options))
     }
+}
+
+/// COPY ... TO of a query, whose text begins at a position of the statement.
+fn copy_to(
+    text: &str,
+    start: usize,
+    file: Option<String>,
+    (format, options): (CopyFormat, CopyOptions),
+) -> Result<Statement, SqlError> {
+    if options.header == CopyHeader::Match {
+        return Err(SqlError::unsupported("HEADER MATCH with COPY TO"));
+    }
+    if options.force_null != CopyColumns::None || options.force_not_null != CopyColumns::None {
+        return Err(SqlError::unsupported("FORCE_NULL and FORCE_NOT_NULL with COPY TO"));
+    }
+    let query = parse_query(text, start)?;
+    Ok(Statement::CopyTo(CopyTo { query, file, format, options }))
 }
 
 /// PostgreSQL's SQLSTATE for options of another format.

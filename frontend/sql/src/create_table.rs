@@ -1,16 +1,21 @@
 //! CREATE TABLE: columns and constraints in any order, then clauses in any order.
 //!
 //! ```text
-//! CREATE TABLE [IF NOT EXISTS] [database.]table (
-//!     column type [NULL | NOT NULL] [DEFAULT ..] [GENERATED ALWAYS AS (..) STORED] [COMMENT '..']
+//! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table (
+//!     column type [NULL | NOT NULL] [DEFAULT ..] [GENERATED ALWAYS AS (..) [STORED]] [COMMENT '..']
 //!                 [PRIMARY KEY] [TIME INDEX] [{INVERTED | SKIPPING | FULLTEXT} INDEX [WITH (..)]], ..
 //!     PRIMARY KEY (..), TIME INDEX (..), {INVERTED | SKIPPING | FULLTEXT} INDEX (..) [WITH (..)],
+//!     LIKE table [{INCLUDING | EXCLUDING} property ..], ..
 //! )
 //! [PARTITION BY RANGE (..) | PARTITION BY HASH (..) PARTITIONS n | PARTITION ON COLUMNS (..) (rule, ..)]
 //! [SPLIT AT ((value, ..), ..)] [ENGINE = mito] [COMMENT '..'] [WITH (option = value, ..)]
+//!
+//! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table LIKE table
+//! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table [(column, .., PRIMARY KEY (..), ..)] [clauses] AS query
 //! ```
 //!
-//! This file parses; [`super::new_table`] checks.
+//! This file parses; [`super::new_table`] checks. What is like another table is in `like.rs`, what follows AS in
+//! `create_as.rs`.
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -18,8 +23,11 @@ use partita_proto::index::IndexOptions;
 use partita_proto::schema::TableOptions;
 
 use super::bound_words::CutTuple;
-use super::options::{OptionPair, OptionValue};
-use super::statement::{ColumnDefinition, CreateTable, Partitioning, TableOption};
+use super::options::{OptionPair, OptionValue, foreign_notice};
+use super::statement::{
+    CheckDefinition, ColumnDefinition, Copied, CreateTable, LikeTable, Partitioning, Statement,
+    TableName, TableOption,
+};
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
@@ -27,7 +35,14 @@ use crate::notice::Notice;
 /// The parts of the statement that have been parsed.
 #[derive(Default)]
 struct Draft {
+    is_temporary: bool,
     columns: Vec<ColumnDefinition>,
+    /// Names without types: those of a query's columns.
+    names: Vec<String>,
+    /// The error of the first of them, if no query follows.
+    missing_type: Option<SqlError>,
+    likes: Vec<LikeTable>,
+    checks: Vec<CheckDefinition>,
     primary_key: Option<Vec<String>>,
     time_index: Option<String>,
     partitioning: Option<Partitioning>,
@@ -40,7 +55,43 @@ struct Draft {
     /// Indexes that are declared beside the columns.
     indexes: Vec<DeclaredIndex>,
     schema_on_write: bool,
+    /// Options that have no effect.
+    foreign: Vec<String>,
     notices: Vec<Notice>,
+}
+
+impl Draft {
+    /// Checks that the columns are those of a query, whose types come from it.
+    fn check_of_query(&self) -> Result<(), SqlError> {
+        let feature = match (self.columns.first(), self.likes.is_empty(), self.indexes.is_empty()) {
+            (Some(_), ..) => "a column with a type",
+            (None, false, _) => "LIKE",
+            (None, true, false) => "an index",
+            (None, true, true) => return Ok(()),
+        };
+        let error = SqlError::unsupported(format!("{feature} in CREATE TABLE ... AS"));
+        Err(error.with_hint("create the table, then INSERT INTO ... SELECT"))
+    }
+}
+
+/// The statement of these parts.
+fn created(table: TableName, if_not_exists: bool, draft: Draft) -> CreateTable {
+    CreateTable {
+        table,
+        if_not_exists,
+        is_temporary: draft.is_temporary,
+        columns: draft.columns,
+        likes: draft.likes,
+        checks: draft.checks,
+        primary_key: draft.primary_key,
+        time_index: draft.time_index,
+        partitioning: draft.partitioning.unwrap_or(Partitioning::Range { columns: Vec::new() }),
+        cuts: draft.cuts,
+        uniform: draft.uniform,
+        schema_on_write: draft.schema_on_write,
+        options: draft.options,
+        notices: draft.notices,
+    }
 }
 
 /// `INVERTED INDEX (column)` beside the columns.
@@ -53,28 +104,34 @@ struct DeclaredIndex {
 }
 
 impl Tokens<'_> {
-    /// Takes what follows CREATE TABLE.
-    pub(super) fn create_table(&mut self) -> Result<CreateTable, SqlError> {
+    /// Takes what follows CREATE [UNLOGGED | TEMPORARY] TABLE. `notices` are those of the words before.
+    pub(super) fn create_table(
+        &mut self,
+        is_temporary: bool,
+        notices: Vec<Notice>,
+    ) -> Result<Statement, SqlError> {
         let if_not_exists = self.if_not_exists();
         let table = self.table_name()?;
-        let mut draft = Draft::default();
+        let mut draft = Draft { is_temporary, notices, ..Draft::default() };
         // Forms of other databases are refused by name.
-        if self.at("as") {
-            return Err(self
-                .unsupported("CREATE TABLE ... AS SELECT")
-                .with_hint("create the table, then INSERT INTO ... SELECT"));
-        }
-        if self.at("like") {
-            return Err(self.unsupported("CREATE TABLE ... LIKE"));
-        }
         if self.at("partition") && self.at_nth(1, "of") {
             return Err(self
                 .unsupported("CREATE TABLE ... PARTITION OF")
                 .with_hint("give the partitions in the table's own PARTITION clause"));
         }
-        // Columns and constraints, then clauses.
-        self.expect_mark(&Token::LParen)?;
-        while !self.take_mark(&Token::RParen) {
+        if self.take(&["like"]) {
+            let like =
+                LikeTable { table: self.table_name()?, position: 0, copied: Copied::Everything };
+            self.expect_end()?;
+            draft.likes.push(like);
+            let create = created(table, if_not_exists, draft);
+            return Ok(Statement::CreateTable(Box::new(create)));
+        }
+        // Columns and constraints, then clauses. The columns may be those of a query.
+        let position = self.position();
+        let are_listed = self.take_mark(&Token::LParen);
+        let without_list = self.unexpected("\"(\"");
+        while are_listed && !self.take_mark(&Token::RParen) {
             self.create_item(&mut draft)?;
             if !self.take_mark(&Token::Comma) {
                 self.expect_mark(&Token::RParen)?;
@@ -82,25 +139,28 @@ impl Tokens<'_> {
             }
         }
         while self.create_clause(&mut draft)? {}
+        if self.at("as") {
+            draft.check_of_query().map_err(|error| error.with_position(position))?;
+            self.next();
+            let names = std::mem::take(&mut draft.names);
+            let create = created(table, if_not_exists, self.finish(draft)?);
+            return self.create_table_as(create, names);
+        }
+        if !are_listed {
+            return Err(without_list);
+        }
+        if let Some(error) = draft.missing_type.take() {
+            return Err(error);
+        }
         self.expect_end()?;
-        self.finish(draft).map(|draft| CreateTable {
-            table,
-            if_not_exists,
-            columns: draft.columns,
-            primary_key: draft.primary_key,
-            time_index: draft.time_index,
-            partitioning: draft.partitioning.unwrap_or(Partitioning::Range { columns: Vec::new() }),
-            cuts: draft.cuts,
-            uniform: draft.uniform,
-            schema_on_write: draft.schema_on_write,
-            options: draft.options,
-            notices: draft.notices,
-        })
+        let create = created(table, if_not_exists, self.finish(draft)?);
+        Ok(Statement::CreateTable(Box::new(create)))
     }
 
     /// Checks that depend on clauses in any order.
     fn finish(&self, mut draft: Draft) -> Result<Draft, SqlError> {
         add_indexes(&mut draft)?;
+        draft.notices.extend(foreign_notice(&draft.foreign));
         if draft.options.append_mode && draft.merge_mode_given {
             return Err(SqlError::new(
                 "42P16",
@@ -149,17 +209,23 @@ impl Tokens<'_> {
 
     /// Takes a column or a constraint.
     fn create_item(&mut self, draft: &mut Draft) -> Result<(), SqlError> {
-        // A constraint's name is accepted and not stored.
+        // The name of another constraint than CHECK is accepted and not stored.
+        let mut name = None;
         if self.at("constraint") && !matches!(self.peek_nth(2).token, Token::Comma | Token::RParen)
         {
             self.next();
-            self.name("a constraint's name")?;
+            name = Some(self.name("a constraint's name")?);
         }
-        if self.at("like") {
-            return Err(self.unsupported("CREATE TABLE (LIKE ...)"));
+        if self.take(&["like"]) {
+            draft.likes.push(self.like_table(draft.columns.len())?);
+            return Ok(());
         }
         let parenthesis = |tokens: &Self, n| matches!(tokens.peek_nth(n).token, Token::LParen);
         // Constraints that Partita has.
+        if self.at("check") && parenthesis(self, 1) {
+            draft.checks.push(self.check_constraint(name, None)?);
+            return Ok(());
+        }
         if self.at("primary") && self.at_nth(1, "key") {
             let position = self.position();
             self.take(&["primary", "key"]);
@@ -192,7 +258,6 @@ impl Tokens<'_> {
         // Constraints of other databases are refused; a column may have one of these names.
         for (word, kind) in [
             ("unique", "UNIQUE"),
-            ("check", "CHECK"),
             ("foreign", "FOREIGN KEY"),
             ("exclude", "EXCLUDE"),
             ("index", "INDEX"),
@@ -203,11 +268,18 @@ impl Tokens<'_> {
                 return Err(self.unsupported(format!("{kind} in CREATE TABLE")));
             }
         }
-        // Everything else is a column.
+        // Everything else is a column; a name alone is that of a query's column.
+        if matches!(self.peek_nth(1).token, Token::Comma | Token::RParen) {
+            draft.names.push(self.name("a column name")?);
+            let missing_type = self.unexpected("a type");
+            draft.missing_type.get_or_insert(missing_type);
+            return Ok(());
+        }
         let position = self.position();
         let clause = self.column_clause(&mut draft.notices)?;
         let name = clause.definition.name.clone();
         draft.columns.push(clause.definition);
+        draft.checks.extend(clause.checks);
         if clause.primary_key {
             set_primary_key(draft, vec![name.clone()]).map_err(|e| e.with_position(position))?;
         }
@@ -289,6 +361,14 @@ impl Tokens<'_> {
         } else if self.take(&["comment"]) {
             self.take_mark(&Token::Eq);
             draft.options.comment = Some(self.string()?).filter(|text| !text.is_empty());
+        } else if self.at("on") && self.at_nth(1, "commit") {
+            if !draft.is_temporary {
+                let message = "ON COMMIT can only be used on temporary tables";
+                return Err(self.located(SqlError::new("42P16", message)));
+            }
+            if !self.take(&["on", "commit", "preserve", "rows"]) {
+                return Err(self.unsupported("ON COMMIT DROP or DELETE ROWS"));
+            }
         } else if self.take(&["with"]) {
             for pair in self.options()? {
                 table_option(draft, &pair)?;
@@ -296,13 +376,11 @@ impl Tokens<'_> {
         } else {
             // Clauses of other databases are refused by name.
             for (word, clause) in [
-                ("as", "CREATE TABLE ... AS SELECT"),
                 ("inherits", "INHERITS"),
                 ("tablespace", "TABLESPACE"),
                 ("using", "USING"),
                 ("order", "ORDER BY in CREATE TABLE"),
                 ("clustered", "CLUSTERED BY"),
-                ("on", "ON COMMIT"),
             ] {
                 if self.at(word) {
                     return Err(self.unsupported(clause));
@@ -383,6 +461,10 @@ fn set_cuts(draft: &mut Draft, cuts: Vec<CutTuple>) -> Result<(), SqlError> {
 /// Applies one option of WITH.
 fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
     let located = |error: SqlError| error.with_position(pair.position);
+    if pair.is_foreign() {
+        draft.foreign.push(pair.key.clone());
+        return Ok(());
+    }
     // Options that ALTER TABLE has too.
     if let Some(option) = pair.table_option()? {
         draft.merge_mode_given |= matches!(option, TableOption::MergeMode(_));
@@ -417,6 +499,14 @@ fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
             let number = u16::try_from(pair.number()?).ok().filter(|number| *number > 0);
             draft.uniform =
                 Some(number.ok_or_else(|| pair.wrong("a number of partitions from 1 to 65535"))?);
+        }
+        // PostgreSQL's only storage parameter that its own tools set.
+        "fillfactor" => {
+            if !(10..=100).contains(&pair.number()?) {
+                return Err(pair.wrong("a number from 10 to 100"));
+            }
+            let message = "option 'fillfactor' changes nothing: files are always full";
+            draft.notices.push(Notice::notice(message));
         }
         "hash_buckets" => {
             return Err(located(

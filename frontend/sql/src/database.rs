@@ -5,9 +5,12 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::options::{OptionPair, OptionValue};
-use super::statement::{AlterDatabase, CreateDatabase, DropDatabase, DropTable, Statement};
+use super::statement::{
+    AlterDatabase, CreateDatabase, DropDatabase, DropTable, Statement, Truncate,
+};
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+use crate::notice::Notice;
 
 /// Objects of other databases that may follow CREATE, ALTER or DROP.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -23,10 +26,10 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("flow", "FLOW"),
     ("foreign", "FOREIGN TABLE"),
     ("function", "FUNCTION"),
-    ("global", "GLOBAL TEMPORARY TABLE"),
+    ("global", "GLOBAL TEMPORARY of anything but a table"),
     ("index", "INDEX"),
     ("language", "LANGUAGE"),
-    ("local", "LOCAL TEMPORARY TABLE"),
+    ("local", "LOCAL TEMPORARY of anything but a table"),
     ("macro", "MACRO"),
     ("materialized", "MATERIALIZED VIEW"),
     ("operator", "OPERATOR"),
@@ -36,14 +39,13 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("publication", "PUBLICATION"),
     ("rule", "RULE"),
     ("secret", "SECRET"),
-    ("sequence", "SEQUENCE"),
     ("server", "SERVER"),
     ("stream", "STREAM"),
     ("subscription", "SUBSCRIPTION"),
     ("system", "SYSTEM"),
     ("tablespace", "TABLESPACE"),
-    ("temp", "TEMPORARY TABLE"),
-    ("temporary", "TEMPORARY TABLE"),
+    ("temp", "TEMPORARY of anything but a table"),
+    ("temporary", "TEMPORARY of anything but a table"),
     ("trigger", "TRIGGER"),
     ("type", "TYPE"),
     ("unbounded", "UNBOUNDED TABLE"),
@@ -59,7 +61,13 @@ impl Tokens<'_> {
     pub(super) fn create(&mut self) -> Result<Statement, SqlError> {
         self.expect("create")?;
         if self.take(&["table"]) {
-            return Ok(Statement::CreateTable(Box::new(self.create_table()?)));
+            return self.create_table(false, Vec::new());
+        }
+        if self.take(&["unlogged", "table"]) {
+            return self.create_table(false, vec![unlogged()]);
+        }
+        if self.take_temporary_table() {
+            return self.create_table(true, Vec::new());
         }
         if self.take(&["index"]) {
             return self.create_index();
@@ -90,13 +98,25 @@ impl Tokens<'_> {
         if self.take(&["task"]) {
             return self.create_task();
         }
+        if self.take(&["sequence"]) {
+            return self.create_sequence();
+        }
         if self.take(&["materialized", "copy"]) {
             return self.create_copy();
         }
-        if self.at("or") && self.at_nth(1, "replace") {
-            return Err(self.unsupported("CREATE OR REPLACE"));
+        if self.take(&["view"]) {
+            return self.create_view(false);
         }
-        Err(self.foreign_object("CREATE", "TABLE, INDEX, DATABASE, ROLE, TOKEN or TASK"))
+        if self.take(&["or", "replace"]) {
+            if self.take(&["view"]) {
+                return self.create_view(true);
+            }
+            return Err(self.unsupported("CREATE OR REPLACE of anything but a view"));
+        }
+        if self.at("recursive") {
+            return Err(self.unsupported("CREATE RECURSIVE VIEW"));
+        }
+        Err(self.foreign_object("CREATE", "TABLE, VIEW, INDEX, DATABASE, ROLE, TOKEN or TASK"))
     }
 
     /// Takes an ALTER statement.
@@ -108,8 +128,14 @@ impl Tokens<'_> {
             }
             return match self.repartition()? {
                 Some(repartition) => Ok(Statement::Repartition(repartition)),
-                None => self.alter_table().map(Statement::AlterTable),
+                None => match self.rekey()? {
+                    Some(rekey) => Ok(Statement::Rekey(rekey)),
+                    None => self.alter_table().map(Statement::AlterTable),
+                },
             };
+        }
+        if self.take(&["view"]) {
+            return self.alter_view();
         }
         if self.role_word().is_some() {
             return self.alter_role();
@@ -122,6 +148,9 @@ impl Tokens<'_> {
         }
         if self.take(&["task"]) {
             return self.alter_task();
+        }
+        if self.take(&["sequence"]) {
+            return self.alter_sequence();
         }
         if !self.take(&["database"]) && !self.take(&["schema"]) {
             return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE, TOKEN or TASK"));
@@ -177,6 +206,9 @@ impl Tokens<'_> {
             }
             return Ok(Statement::DropTable(DropTable { tables, if_exists, cascade }));
         }
+        if self.take(&["view"]) {
+            return self.drop_view();
+        }
         if self.take(&["index"]) {
             return self.drop_index();
         }
@@ -206,13 +238,16 @@ impl Tokens<'_> {
         if self.take(&["task"]) {
             return self.drop_task();
         }
+        if self.take(&["sequence"]) {
+            return self.drop_sequence();
+        }
         if self.take(&["materialized", "copy"]) {
             return self.drop_copy();
         }
-        Err(self.foreign_object("DROP", "TABLE, INDEX, DATABASE, ROLE, OWNED, TOKEN or TASK"))
+        Err(self.foreign_object("DROP", "TABLE, VIEW, INDEX, DATABASE, ROLE, OWNED, TOKEN or TASK"))
     }
 
-    /// Takes TRUNCATE [TABLE] and tables.
+    /// Takes TRUNCATE [TABLE] table, .. [{RESTART | CONTINUE} IDENTITY] [CASCADE | RESTRICT].
     pub(super) fn truncate(&mut self) -> Result<Statement, SqlError> {
         self.expect("truncate")?;
         self.take(&["table"]);
@@ -224,9 +259,13 @@ impl Tokens<'_> {
         if self.at("file") {
             return Err(self.unsupported("TRUNCATE ... FILE RANGE"));
         }
-        let _ = self.take(&["restart", "identity"]) || self.take(&["continue", "identity"]);
+        let restart_identity = self.take(&["restart", "identity"]);
+        if !restart_identity {
+            self.take(&["continue", "identity"]);
+        }
+        // No table refers to another.
         let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
-        Ok(Statement::Truncate(tables))
+        Ok(Statement::Truncate(Truncate { tables, restart_identity }))
     }
 
     /// Takes USE [DATABASE] name.
@@ -242,12 +281,26 @@ impl Tokens<'_> {
         Ok(Statement::Use(name))
     }
 
+    /// Takes `[GLOBAL | LOCAL] {TEMPORARY | TEMP} TABLE`.
+    fn take_temporary_table(&mut self) -> bool {
+        let forms: [&[&str]; 3] = [&[], &["global"], &["local"]];
+        let mut words = forms.iter().flat_map(|first| {
+            ["temporary", "temp"].map(|word| [*first, &[word, "table"]].concat())
+        });
+        words.any(|words| self.take(&words))
+    }
+
     fn foreign_object(&self, verb: &str, expected: &str) -> SqlError {
         match UNSUPPORTED.iter().find(|(word, _)| self.at(word)) {
             Some((_, object)) => self.unsupported(format!("{verb} {object}")),
             None => self.unexpected(expected),
         }
     }
+}
+
+/// Notice of an UNLOGGED table: it keeps more than the client asked for.
+pub(super) fn unlogged() -> Notice {
+    Notice::notice("UNLOGGED is ignored: the rows of all tables are logged and replicated")
 }
 
 /// The value of option `ttl`; `None` when it is not among the options.

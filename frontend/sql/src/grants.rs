@@ -7,7 +7,8 @@
 //! GRANT  role, .. TO role, .. [WITH {ADMIN | INHERIT} {OPTION | TRUE | FALSE}, ..] [GRANTED BY role]
 //! REVOKE [{ADMIN | INHERIT} OPTION FOR] role, .. FROM role, .. [GRANTED BY role] [CASCADE | RESTRICT]
 //!
-//! object = [TABLE] table, .. | ALL TABLES IN {SCHEMA | DATABASE} database, .. | {DATABASE | SCHEMA} database, .. | CLUSTER
+//! object = [TABLE] table, .. | SEQUENCE sequence, .. | ALL {TABLES | SEQUENCES} IN {SCHEMA | DATABASE} database, ..
+//!        | {DATABASE | SCHEMA} database, .. | CLUSTER
 //! ```
 //!
 //! ON decides: before it stand privileges, and without it roles.
@@ -27,7 +28,7 @@ use crate::error::SqlError;
 /// SQLSTATE of a privilege that an object does not have.
 const INVALID_GRANT_OPERATION: &str = "0LP01";
 
-/// Privileges by their names in SQL; USAGE is PostgreSQL's word for using a schema.
+/// Privileges by their names in SQL; USAGE is PostgreSQL's word for using a schema or a sequence.
 const PRIVILEGES: [(&str, Action); 17] = [
     ("select", Action::Select),
     ("insert", Action::Insert),
@@ -53,7 +54,7 @@ const UNSUPPORTED_PRIVILEGES: [&str; 7] =
     ["alter system", "execute", "references", "set", "temp", "temporary", "trigger"];
 
 /// Objects of PostgreSQL that have no rights here.
-const UNSUPPORTED_OBJECTS: [&str; 12] = [
+const UNSUPPORTED_OBJECTS: [&str; 11] = [
     "domain",
     "foreign",
     "function",
@@ -62,7 +63,6 @@ const UNSUPPORTED_OBJECTS: [&str; 12] = [
     "parameter",
     "procedure",
     "routine",
-    "sequence",
     "tablespace",
     "type",
     "view",
@@ -229,10 +229,10 @@ impl Tokens<'_> {
             return Ok(GrantObjects::Cluster);
         }
         if self.take(&["all", "tables", "in"]) {
-            if !self.take(&["schema"]) {
-                self.expect("database").map_err(|_| self.unexpected("SCHEMA or DATABASE"))?;
-            }
-            return self.database_names().map(GrantObjects::AllTablesIn);
+            return self.databases_of_all().map(GrantObjects::AllTablesIn);
+        }
+        if self.take(&["all", "sequences", "in"]) {
+            return self.databases_of_all().map(GrantObjects::AllSequencesIn);
         }
         if self.at("all") {
             let object = self.peek_nth(1).token.to_string().to_ascii_uppercase();
@@ -248,14 +248,23 @@ impl Tokens<'_> {
             let object = word.to_ascii_uppercase();
             return Err(self.unsupported(format!("a privilege on a {object}")));
         }
-        if names_object {
+        let is_sequence = names_object && self.take(&["sequence"]);
+        if names_object && !is_sequence {
             self.take(&["table"]);
         }
-        let mut tables = vec![self.table_name()?];
+        let mut names = vec![self.table_name()?];
         while self.take_mark(&Token::Comma) {
-            tables.push(self.table_name()?);
+            names.push(self.table_name()?);
         }
-        Ok(GrantObjects::Tables(tables))
+        Ok(if is_sequence { GrantObjects::Sequences(names) } else { GrantObjects::Tables(names) })
+    }
+
+    /// Takes {SCHEMA | DATABASE} and the databases of ALL TABLES IN and ALL SEQUENCES IN.
+    fn databases_of_all(&mut self) -> Result<Vec<String>, SqlError> {
+        if !self.take(&["schema"]) {
+            self.expect("database").map_err(|_| self.unexpected("SCHEMA or DATABASE"))?;
+        }
+        self.database_names()
     }
 
     fn database_names(&mut self) -> Result<Vec<String>, SqlError> {
@@ -273,6 +282,9 @@ fn privileges(items: &[Item], objects: &GrantObjects) -> Result<Privileges, SqlE
         GrantObjects::Cluster => ("cluster", Actions::CLUSTER),
         GrantObjects::Databases(_) => ("database", Actions::DATABASE),
         GrantObjects::Tables(_) | GrantObjects::AllTablesIn(_) => ("table", Actions::TABLE),
+        GrantObjects::Sequences(_) | GrantObjects::AllSequencesIn(_) => {
+            ("sequence", Actions::SEQUENCE)
+        }
     };
     let mut listed = Actions::NONE;
     for item in items {
@@ -287,12 +299,13 @@ fn privileges(items: &[Item], objects: &GrantObjects) -> Result<Privileges, SqlE
             let privilege = item.words.to_ascii_uppercase();
             return Err(located(SqlError::unsupported(format!("privilege {privilege}"))));
         }
-        let named = PRIVILEGES.iter().find(|(name, _)| *name == item.words);
-        let Some((name, action)) = named else {
+        let entry = PRIVILEGES.iter().find(|(name, _)| *name == item.words);
+        let Some((name, action)) = entry else {
             let message = format!("unrecognized privilege type \"{}\"", item.words);
             return Err(located(SqlError::syntax(message)));
         };
-        if !grantable.contains(*action) {
+        let is_other = kind == "sequence" && *name == "connect";
+        if is_other || !grantable.contains(*action) {
             let name = name.to_ascii_uppercase();
             let message = format!("invalid privilege type {name} for {kind}");
             return Err(located(SqlError::new(INVALID_GRANT_OPERATION, message)));

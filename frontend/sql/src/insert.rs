@@ -1,5 +1,5 @@
-//! INSERT, REPLACE and UPSERT, which have one meaning here: the newest row of a key wins. UPSERT is refused where a row
-//! would lose columns that the statement does not name.
+//! INSERT, REPLACE and UPSERT: the newest row of a key wins. UPSERT changes an existing row where it would lose columns that
+//! the statement does not name.
 //!
 //! The statement is split without a tokenizer, because the rows after VALUES may be megabytes long: table, columns, and
 //! where the rows begin. [`Insert::scan`] turns the rows into a batch; when it returns `None`, [`Insert::values_query`]
@@ -13,16 +13,18 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr};
-use partita_proto::schema::{MergeMode, TableSchema};
+use partita_proto::schema::{Column, MergeMode, TableSchema};
 
+use super::conflict::Clauses;
 use super::cursor::Cursor;
 use super::parser::parse_query;
-use super::statement::{Insert, InsertSource, Query, TableName};
+use super::statement::{Insert, InsertSource, Overriding, Query, TableName};
 use super::tokens::Tokens;
-use super::values::{
-    Rows, StatementTime, Stop, Target, default_beside_expressions, on_conflict, parameters,
-};
+use super::values::{Rows, StatementTime, Stop, Target, default_beside_expressions, parameters};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SqlError, UNDEFINED_COLUMN};
+
+/// Maximum bytes of what follows the rows of VALUES.
+const CLAUSE_BYTES_MAX: usize = 16 << 10;
 
 /// Parses a statement that begins with INSERT, REPLACE or UPSERT; `None` for any other.
 pub(super) fn parse(text: &str, start: usize) -> Result<Option<Insert>, SqlError> {
@@ -32,6 +34,75 @@ pub(super) fn parse(text: &str, start: usize) -> Result<Option<Insert>, SqlError
         return Ok(None);
     }
     reader.insert(keeps).map(Some)
+}
+
+/// Offset of ON CONFLICT or RETURNING after the rows of VALUES, which begin at `start`. Rows without such a word near the
+/// end of the text are not looked through.
+fn clause_after(text: &str, start: usize) -> Option<usize> {
+    const WORDS: [&[u8]; 2] = [b"conflict", b"returning"];
+    let bytes = text.as_bytes();
+    let tail = &bytes[start.max(bytes.len().saturating_sub(CLAUSE_BYTES_MAX))..];
+    let has = |word: &[u8]| tail.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    if !WORDS.into_iter().any(has) {
+        return None;
+    }
+    // Skip the rows, with their texts and comments.
+    let mut cursor = Cursor::new(text);
+    let mut depth = 0_usize;
+    while cursor.offset() < start {
+        cursor.advance();
+    }
+    loop {
+        cursor.skip_blank();
+        let begin = cursor.offset();
+        match cursor.peek()? {
+            b'\'' => drop(cursor.string()?),
+            b'"' | b'`' => drop(cursor.name()?),
+            b'(' => {
+                depth += 1;
+                cursor.advance();
+            }
+            b')' => {
+                depth = depth.checked_sub(1)?;
+                cursor.advance();
+            }
+            // Texts of other forms: the rows are taken for all of the text, and refused by their own parser.
+            b'$' if text[begin..].starts_with("$$") => return None,
+            byte if byte.is_ascii_alphabetic() || byte == b'_' || !byte.is_ascii() => {
+                if matches!(byte, b'e' | b'E') && bytes.get(begin + 1) == Some(&b'\'') {
+                    skip_escaped(&mut cursor)?;
+                    continue;
+                }
+                let word = cursor.name()?;
+                if depth == 0 && ["on", "returning"].contains(&word.as_str()) {
+                    return Some(begin);
+                }
+            }
+            _ => cursor.advance(),
+        }
+    }
+}
+
+/// Moves past `E'..'`, in which a backslash escapes a quote; none when it is not closed.
+fn skip_escaped(cursor: &mut Cursor<'_>) -> Option<()> {
+    cursor.advance();
+    cursor.advance();
+    loop {
+        match cursor.peek()? {
+            b'\\' => {
+                cursor.advance();
+                cursor.peek()?;
+                cursor.advance();
+            }
+            b'\'' => {
+                cursor.advance();
+                if !cursor.take(b'\'') {
+                    return Some(());
+                }
+            }
+            _ => cursor.advance(),
+        }
+    }
 }
 
 struct Reader<'t> {
@@ -52,36 +123,77 @@ impl Reader<'_> {
         }
         self.take("table");
         let table = self.table()?;
-        if self.take("as") {
-            self.name("an alias")?;
-        }
+        let alias = match self.take("as") {
+            true => Some(self.name("an alias")?),
+            false => None,
+        };
         let columns = self.columns()?;
-        if self.at("overriding") {
-            return Err(self.unsupported("INSERT ... OVERRIDING"));
-        }
+        let overriding = self.overriding()?;
         if self.at("set") {
             return Err(self.unsupported("INSERT ... SET"));
         }
         if self.at("partition") {
             return Err(self.unsupported("INSERT ... PARTITION"));
         }
-        let source = self.source()?;
+        let (source, Clauses { conflict, returning }) = self.source(&table, alias.as_deref())?;
         let (text, position) = (Arc::from(self.text), self.start);
-        Ok(Insert { text, position, table, columns, keeps, source })
+        Ok(Insert {
+            text,
+            position,
+            table,
+            columns,
+            alias,
+            keeps,
+            overriding,
+            source,
+            conflict,
+            returning,
+        })
     }
 
-    fn source(&mut self) -> Result<InsertSource, SqlError> {
+    /// Takes OVERRIDING {SYSTEM | USER} VALUE.
+    fn overriding(&mut self) -> Result<Option<Overriding>, SqlError> {
+        if !self.take("overriding") {
+            return Ok(None);
+        }
+        let overriding = if self.take("system") {
+            Overriding::System
+        } else if self.take("user") {
+            Overriding::User
+        } else {
+            return Err(self.unexpected("SYSTEM or USER"));
+        };
+        match self.take("value") {
+            true => Ok(Some(overriding)),
+            false => Err(self.unexpected("VALUE")),
+        }
+    }
+
+    /// Takes the rows, and the clauses after them.
+    fn source(
+        &mut self,
+        table: &TableName,
+        alias: Option<&str>,
+    ) -> Result<(InsertSource, Clauses), SqlError> {
         self.cursor.skip_blank();
         if self.take("values") || self.take("value") {
             self.cursor.skip_blank();
-            return Ok(InsertSource::Values(self.cursor.offset()..self.text.len()));
+            let start = self.cursor.offset();
+            let Some(end) = clause_after(self.text, start) else {
+                return Ok((InsertSource::Values(start..self.text.len()), Clauses::default()));
+            };
+            let position = self.start + self.text[..end].chars().count();
+            let mut tokens = Tokens::new(&self.text[end..], position)?;
+            let clauses = tokens.insert_clauses(self.text, table, alias)?;
+            return Ok((InsertSource::Values(start..end), clauses));
         }
         if self.take("default") {
             if !self.take("values") {
                 return Err(self.unexpected("VALUES"));
             }
-            self.end()?;
-            return Ok(InsertSource::Default);
+            let mut tokens = Tokens::new(self.cursor.rest(), self.position() - 1)?;
+            let clauses = tokens.insert_clauses(self.text, table, alias)?;
+            return Ok((InsertSource::Default, clauses));
         }
         let query = ["select", "with", "table"].iter().any(|word| self.at(word))
             || self.cursor.peek() == Some(b'(');
@@ -90,15 +202,8 @@ impl Reader<'_> {
         }
         let mut tokens = Tokens::new(self.cursor.rest(), self.position() - 1)?;
         let query = tokens.query()?;
-        // A query may have taken ON as the alias of its last column.
-        if tokens.at("on") || tokens.at("conflict") || tokens.at("duplicate") {
-            return Err(tokens.located(on_conflict()));
-        }
-        if tokens.at("returning") {
-            return Err(tokens.unsupported("INSERT ... RETURNING"));
-        }
-        tokens.expect_end()?;
-        Ok(InsertSource::Query(Box::new(query)))
+        let clauses = tokens.insert_clauses(self.text, table, alias)?;
+        Ok((InsertSource::Query(Box::new(query)), clauses))
     }
 
     fn table(&mut self) -> Result<TableName, SqlError> {
@@ -173,17 +278,6 @@ impl Reader<'_> {
         self.cursor.take(byte)
     }
 
-    fn end(&mut self) -> Result<(), SqlError> {
-        self.cursor.skip_blank();
-        if self.at("on") {
-            return Err(on_conflict().with_position(self.position()));
-        }
-        if self.at("returning") {
-            return Err(self.unsupported("INSERT ... RETURNING"));
-        }
-        if self.cursor.at_end() { Ok(()) } else { Err(self.unexpected("the end of the statement")) }
-    }
-
     /// The position of the next token, in characters from 1.
     fn position(&self) -> usize {
         let mut ahead = self.cursor.clone();
@@ -212,45 +306,23 @@ impl Reader<'_> {
 }
 
 impl Insert {
-    /// Checks that an existing row loses no column that the statement does not name. `given` are the columns of its
-    /// rows, used when the statement has no list of its own.
-    ///
-    /// # Errors
-    /// When it is UPSERT and the table's newest rows win whole, or no row wins.
-    pub fn check_keeps<'a>(
-        &self,
-        schema: &TableSchema,
-        columns: impl Iterator<Item = &'a str>,
-    ) -> Result<(), SqlError> {
-        if !self.keeps {
-            return Ok(());
-        }
-        if schema.options.append_mode {
-            return Err(SqlError::unsupported("UPSERT into an append-mode table"));
-        }
-        let column_names: Vec<&str> = match &self.columns {
-            Some(listed) => listed.iter().map(String::as_str).collect(),
-            None => columns.collect(),
+    /// True for an UPSERT by which a row would lose a column that the statement does not name, if its row replaced it.
+    /// `names` are the columns of the statement's rows, used when it has no list of its own.
+    pub fn loses(&self, schema: &TableSchema, names: &[&str]) -> bool {
+        let is_named = |name: &str| match &self.columns {
+            Some(listed) => listed.iter().any(|column| column == name),
+            None => names.contains(&name),
         };
-        let lost = schema.columns.iter().find(|column| {
+        let is_lost = |column: &Column| {
             // Where each field keeps its newest value, only a default would overwrite it.
             let is_kept =
                 schema.options.merge_mode == MergeMode::LastNonNull && column.default.is_none();
             !is_kept
                 && column.generated.is_none()
                 && !schema.is_key(column.id)
-                && !column_names.contains(&column.name.as_str())
-        });
-        match lost {
-            None => Ok(()),
-            Some(column) => Err(SqlError::unsupported(format!(
-                "UPSERT without column \"{}\", which would not keep its value,",
-                column.name
-            ))
-            .with_hint(
-                "name every column, or INSERT; WITH ('merge_mode' = 'last_non_null') keeps what is not given",
-            )),
-        }
+                && !is_named(&column.name)
+        };
+        self.keeps && schema.columns.iter().any(is_lost)
     }
 
     /// The columns that the values are for.
@@ -259,7 +331,7 @@ impl Insert {
     /// When a column is listed twice or does not exist.
     pub fn target<'a>(&self, schema: &'a TableSchema) -> Result<Target<'a>, SqlError> {
         let Some(names) = &self.columns else {
-            return Ok(Target { columns: schema.columns.iter().collect(), listed: false });
+            return Ok(Target { columns: schema.shown().collect(), listed: false });
         };
         let mut columns = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {

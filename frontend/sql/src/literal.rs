@@ -100,9 +100,14 @@ pub(super) fn typed(
     let value = match (literal, column_type) {
         (Literal::Null, _) => return Ok(Value::Null),
         (Literal::Bool(value), ColumnType::Bool) => Value::Bool(value),
-        (Literal::Number(_), ColumnType::Bool | ColumnType::String | ColumnType::Binary) => {
-            return Err(mismatch());
-        }
+        (
+            Literal::Number(_),
+            ColumnType::Bool
+            | ColumnType::String
+            | ColumnType::Binary
+            | ColumnType::Uuid
+            | ColumnType::Time,
+        ) => return Err(mismatch()),
         (Literal::Number(number), ColumnType::Timestamp(..)) => {
             Value::Int(number.parse().map_err(|_| mismatch())?)
         }

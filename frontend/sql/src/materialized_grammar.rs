@@ -11,7 +11,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::statement::{CreateCopy, DropCopy, Partitioning, Statement};
+use super::statement::{CreateCopy, DropCopy, KeyLayout, Partitioning, Statement};
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
@@ -22,6 +22,13 @@ impl Tokens<'_> {
         let name = self.table_name()?;
         self.expect("of")?;
         let source = self.table_name()?;
+        let layout = self.key_layout()?;
+        let create = CreateCopy { name, source, layout, if_not_exists };
+        Ok(Statement::CreateCopy(Box::new(create)))
+    }
+
+    /// Takes PRIMARY KEY and the clauses that divide the rows in its order.
+    pub(super) fn key_layout(&mut self) -> Result<KeyLayout, SqlError> {
         if !self.take(&["primary", "key"]) {
             return Err(self.unexpected("PRIMARY KEY"));
         }
@@ -38,8 +45,7 @@ impl Tokens<'_> {
         } else {
             None
         };
-        let create = CreateCopy { name, source, key, partitioning, cuts, if_not_exists };
-        Ok(Statement::CreateCopy(Box::new(create)))
+        Ok(KeyLayout { key, partitioning, cuts })
     }
 
     /// Takes the PARTITION clause; without one, the rows are placed by range.

@@ -1,8 +1,8 @@
 //! Turns a parsed CREATE TABLE into the table that meta creates: ids, key, placement, bounds of partitions.
 //!
 //! The key is the primary key's columns, followed by the time index unless it is one of them; without a primary key it
-//! is the time index alone. Key columns are tags, also in a table without a time index, and nullable unless declared
-//! NOT NULL.
+//! is the time index alone, and without both a hidden column, by whose hash rows are placed. Key columns are tags, also
+//! in a table without a time index, and nullable unless declared NOT NULL.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,21 @@ use partita_proto::range::Bound;
 use partita_proto::route::{hash_cuts, ranges_between, rule_cuts};
 use partita_proto::rule::check_cover;
 use partita_proto::schema::{
-    Column, ColumnType, Semantic, TABLE_PARTITIONS_MAX, TableSchema, validate_name,
+    Column, ColumnType, ROW_COLUMN, Semantic, TABLE_PARTITIONS_MAX, TableSchema, validate_name,
 };
+use partita_proto::sequence::TableSequence;
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
 
 use super::bound_words::{CutTuple, directly_above};
+use super::check_constraint::{check_columns, named_check};
 use super::column::check_generated;
 use super::index_statement::{IndexNames, index_notice};
 use super::literal::typed;
 use super::partitioning::uniform_cuts;
 use super::rule::rule;
-use super::statement::{ColumnDefinition, CreateTable, Partitioning};
+use super::sequence_statement::sequence_default;
+use super::statement::{ColumnDefinition, CreateTable, Partitioning, TableName};
 use super::tail;
 use crate::error::{DUPLICATE_COLUMN, SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
@@ -33,7 +36,8 @@ use crate::notice::Notice;
 const INVALID_TABLE: &str = "42P16";
 
 impl CreateTable {
-    /// The table for meta to create, and the notices for the client.
+    /// The table for meta to create, and the notices for the client. The caller gives the sequences of its columns names
+    /// that are free, by [`rename_sequence`].
     ///
     /// # Errors
     /// When the statement contradicts itself: see this module and [`TableSchema::validate`].
@@ -42,6 +46,9 @@ impl CreateTable {
         default_database: &str,
     ) -> Result<(NewTable, Vec<Notice>), SqlError> {
         validate_name("table", &self.table.name)?;
+        if let Some(like) = self.likes.first() {
+            return Err(SqlError::unsupported(format!("LIKE here (\"{}\")", like.table.name)));
+        }
         let schema = self.schema()?;
         let mut notices = self.notices.clone();
         let written_notices = notices.len();
@@ -50,7 +57,10 @@ impl CreateTable {
             cuts: self.cuts.as_deref(),
             uniform: self.uniform,
         };
-        let placement = division.placement(&schema, &mut notices)?;
+        let placement = match schema.is_keyless() {
+            true => division.by_rows(&schema)?,
+            false => division.placement(&schema, &mut notices)?,
+        };
         if notices.len() == written_notices {
             notices.extend(tail::notice(&self.table.name, &schema, &placement));
         }
@@ -67,8 +77,31 @@ impl CreateTable {
             cuts,
             owner: BOOTSTRAP_ROLE,
             copy_of: None,
+            rekeys: false,
+            sequences: self.sequences()?,
         };
         Ok((table, notices))
+    }
+
+    /// The sequences of columns that count. Their names are proposals: see [`CreateTable::to_new_table`].
+    fn sequences(&self) -> Result<Vec<TableSequence>, SqlError> {
+        let mut sequences = Vec::new();
+        for (position, column) in self.columns.iter().enumerate() {
+            let Some(counter) = &column.counter else { continue };
+            sequences.push(TableSequence {
+                name: self.sequence_name(column),
+                column: column_id(position)?,
+                identity: counter.identity,
+                options: counter.options(column.column_type)?,
+            });
+        }
+        Ok(sequences)
+    }
+
+    fn sequence_name(&self, column: &ColumnDefinition) -> String {
+        let custom_name = column.counter.as_ref().and_then(|counter| counter.clauses.name.as_ref());
+        let default_name = || format!("{}_{}_seq", self.table.name, column.name);
+        custom_name.map_or_else(default_name, |name| name.name.clone())
     }
 
     fn schema(&self) -> Result<TableSchema, SqlError> {
@@ -80,6 +113,11 @@ impl CreateTable {
                     DUPLICATE_COLUMN,
                     format!("column \"{}\" specified more than once", column.name),
                 ));
+            }
+            if column.name == ROW_COLUMN {
+                let message = format!("column \"{ROW_COLUMN}\" starts with two underscores");
+                return Err(SqlError::new(INVALID_TABLE, message)
+                    .with_detail("such names are for internal columns"));
             }
             check_generated(column, &self.columns)?;
         }
@@ -105,25 +143,43 @@ impl CreateTable {
                 name: column.name.clone(),
                 storage_name: column.name.clone(),
                 column_type: column.column_type,
-                nullable: !is_time_index && column.nullable.unwrap_or(true),
+                nullable: !is_time_index && column.nullable.unwrap_or(column.counter.is_none()),
                 semantic,
-                default: column.default.clone(),
+                default: match &column.counter {
+                    Some(_) => Some(sequence_default(&TableName::bare(self.sequence_name(column)))),
+                    None => column.default.clone(),
+                },
                 generated: column.generated.clone(),
                 missing: None,
                 length: column.length,
+                json: column.json,
                 indexes: index_names.of_column(name, *column_type, indexes)?,
                 comment: column.comment.clone(),
             })
         });
+        let mut checks = Vec::with_capacity(self.checks.len());
+        for definition in &self.checks {
+            check_columns(definition, &self.columns)?;
+            checks.push(named_check(&self.table.name, definition, &checks)?);
+        }
         // Columns are numbered from 0; later columns continue from `next_column`.
-        let schema = TableSchema {
+        let mut schema = TableSchema {
             version: SchemaVersion(1),
             columns: columns.collect::<Result<_, SqlError>>()?,
             key: key.iter().map(|position| column_id(*position)).collect::<Result<_, _>>()?,
             options: self.options.clone(),
             next_column: column_id(self.columns.len())?,
             schema_on_write: self.schema_on_write,
+            checks,
+            view: None,
         };
+        // Equal rows of a table without a key are kept, and told apart by a column of their own.
+        if schema.key.is_empty() && !schema.options.append_mode {
+            let row = Column::of_rows(schema.next_column);
+            schema.key.push(row.id);
+            schema.columns.push(row);
+            schema.next_column = column_id(self.columns.len() + 1)?;
+        }
         schema.validate().map_err(|error| SqlError::new(INVALID_TABLE, error.to_string()))?;
         Ok(schema)
     }
@@ -180,6 +236,16 @@ impl CreateTable {
     }
 }
 
+/// Gives the sequence of a new table's column another name, and the column its default.
+pub fn rename_sequence(table: &mut NewTable, position: usize, name: &str) {
+    let Some(sequence) = table.sequences.get_mut(position) else { return };
+    name.clone_into(&mut sequence.name);
+    let columns = &mut table.schema.columns;
+    if let Some(column) = columns.iter_mut().find(|column| column.id == sequence.column) {
+        column.default = Some(sequence_default(&TableName::bare(name)));
+    }
+}
+
 /// The clauses that divide a new table into partitions.
 pub(super) struct Division<'a> {
     /// The placement of rows.
@@ -191,6 +257,21 @@ pub(super) struct Division<'a> {
 }
 
 impl Division<'_> {
+    /// The placement of rows with a hidden key: by its hash, since new keys follow each other.
+    fn by_rows(&self, schema: &TableSchema) -> Result<Placement, SqlError> {
+        let is_plain =
+            matches!(self.partitioning, Partitioning::Range { columns } if columns.is_empty());
+        if !is_plain || self.cuts.is_some() || self.uniform.is_some() {
+            return Err(SqlError::new(
+                INVALID_TABLE,
+                "a table without a key cannot be partitioned by its columns",
+            )
+            .with_detail("its rows are placed by the hash of a hidden key")
+            .with_hint("name a PRIMARY KEY, or keep every row WITH ('append_mode' = 'true')"));
+        }
+        Ok(Placement::Hash { columns: schema.key.clone() })
+    }
+
     /// The placement in a table with this schema, with warnings for the client.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use super::partitioning::canonical;
 use super::statement::TableOption;
 use super::tokens::{Tokens, word_name};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+use crate::notice::Notice;
 
 const SECOND: u64 = 1;
 const MINUTE: u64 = 60 * SECOND;
@@ -24,6 +25,33 @@ const DAY: u64 = 24 * HOUR;
 /// As in PostgreSQL's intervals, a month has 30 days and a year 365 (and a quarter, to GreptimeDB).
 const MONTH: u64 = 30 * DAY;
 const YEAR: u64 = 365 * DAY;
+
+/// GreptimeDB's options about its own files, buffers and log, which mean nothing here.
+const FOREIGN: &[&str] = &[
+    "compaction.override",
+    "compaction.twcs.fallback_to_local",
+    "compaction.twcs.max_output_file_size",
+    "compaction.twcs.trigger_file_num",
+    "compaction.type",
+    "index.type",
+    "memtable.partition_tree.data_freeze_threshold",
+    "memtable.partition_tree.fork_dictionary_bytes",
+    "memtable.partition_tree.index_max_keys_per_shard",
+    "memtable.partition_tree.primary_key_encoding",
+    "memtable.type",
+    "skip_wal",
+    "sst_format",
+    "storage",
+    "write_buffer_size",
+];
+
+/// The notice of options that were accepted and have no effect; `None` without any.
+pub(super) fn foreign_notice(keys: &[String]) -> Option<Notice> {
+    let quoted: Vec<String> = keys.iter().map(|key| format!("'{key}'")).collect();
+    let noun = if quoted.len() == 1 { "option" } else { "options" };
+    let message = format!("table {noun} without effect: {}", quoted.join(", "));
+    (!quoted.is_empty()).then(|| Notice::notice(message))
+}
 
 /// One `key = value`.
 #[derive(Clone, Debug)]
@@ -62,6 +90,11 @@ impl OptionPair {
         .with_position(self.position)
     }
 
+    /// True for an option of GreptimeDB that has no effect.
+    pub(super) fn is_foreign(&self) -> bool {
+        FOREIGN.contains(&self.key.as_str())
+    }
+
     /// The error of an unknown key.
     pub(super) fn unknown(&self) -> SqlError {
         SqlError::new(
@@ -72,8 +105,8 @@ impl OptionPair {
         .with_hint(
             "options are append_mode, merge_mode, ttl, time_window, replication_factor, comment, \
              advice_off, advice_thresholds, schema_on_write, time_index, primary_key, partition_by, \
-             partitions, partition_at_keys, uniform_partitions, keep_together, hotspot_remedy and auto_partitioning_by_load, _by_size, \
-             _partition_size_mb, _min_partitions_count, _max_partitions_count",
+             partitions, partition_at_keys, uniform_partitions, keep_together, hotspot_remedy, pin_expiry, forecast and \
+             auto_partitioning_by_load, _by_size, _partition_size_mb, _min_partitions_count, _max_partitions_count, _merge_after",
         )
     }
 

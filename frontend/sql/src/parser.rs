@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::counts;
 use super::effort;
+use super::gap_filled;
 use super::grouped_casts;
 use super::joined_subqueries;
 use super::refused::{check_expression, check_query};
@@ -27,21 +28,17 @@ use crate::error::SqlError;
 
 /// Statements of other databases, with a hint for what to use instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
-    ("analyze", ""),
     ("attach", ""),
     ("call", ""),
     ("checkpoint", "ADMIN flush_table('t') writes a table's memtables to files"),
     ("cluster", ""),
-    ("comment", "WITH ('comment' = '..') and COMMENT '..' in CREATE TABLE keep comments"),
     ("do", ""),
     ("import", ""),
     ("install", ""),
     ("kill", "cancel a statement from its client"),
-    ("listen", ""),
     ("load", ""),
     ("lock", ""),
     ("merge", "INSERT replaces the row of the same key"),
-    ("notify", ""),
     ("optimize", "ADMIN compact_table('t') merges a table's files"),
     ("pragma", ""),
     ("refresh", ""),
@@ -50,8 +47,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("tql", ""),
     ("unload", ""),
     ("unlock", ""),
-    ("update", "INSERT the row again: it replaces the one of the same key"),
-    ("vacuum", "ADMIN compact_table('t') merges a table's files"),
 ];
 
 /// Parses the statements of a text.
@@ -114,12 +109,23 @@ pub(super) fn parse_query(text: &str, start: usize) -> Result<Query, SqlError> {
     Ok(query)
 }
 
+/// True if a text that is no query has GreptimeDB's ALIGN with a width.
+fn aligns_ranges(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.match_indices("align").any(|(start, word)| {
+        let (prefix, suffix) = (&text[..start], &text[start + word.len()..]);
+        let is_word = !prefix.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let width = suffix.trim_start();
+        is_word && (width.starts_with('\'') || width.starts_with("interval"))
+    })
+}
+
 impl Tokens<'_> {
     /// Takes a statement.
     fn statement(&mut self) -> Result<Statement, SqlError> {
         // A parenthesis begins a query.
         let first = match &self.peek().token {
-            Token::LParen => return self.query().map(Statement::Query),
+            Token::LParen => return self.select(),
             Token::EOF => return Ok(Statement::Empty),
             Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
             _ => return Err(self.unexpected("a statement")),
@@ -131,14 +137,17 @@ impl Tokens<'_> {
         }
         // Every statement has a parser of its own.
         match first.as_str() {
-            "select" | "with" | "values" | "table" => self.query().map(Statement::Query),
+            "select" | "with" => self.select(),
+            "values" | "table" => self.query().map(Statement::Query),
             "explain" if self.at_nth(1, "hotspot") => {
                 self.take(&["explain", "hotspot"]);
                 self.table_name().map(Statement::ExplainHotspot)
             }
             "explain" => self.explain().map(Statement::Explain),
             "delete" => self.delete().map(Statement::Delete),
+            "update" => self.update().map(Statement::Update),
             "copy" => self.copy(),
+            "comment" => self.comment(),
             "create" => self.create(),
             "alter" => self.alter(),
             "drop" => self.drop(),
@@ -167,17 +176,47 @@ impl Tokens<'_> {
             "grant" => self.grant(),
             "revoke" => self.revoke(),
             "reassign" => self.reassign(),
+            "listen" => self.listen(),
+            "notify" => self.notify(),
             "unlisten" => self.unlisten(),
+            "vacuum" | "analyze" | "analyse" => self.vacuum(),
             _ => Err(self.unexpected("a statement")),
         }
     }
 
     /// Takes a query up to its end.
     pub(super) fn query(&mut self) -> Result<Query, SqlError> {
-        let position = self.position();
-        let offset = self.offset();
-        let mut query = self.bounded(Parser::parse_query)?;
+        let (position, offset) = (self.position(), self.offset());
+        let query = self.parsed_query(position, offset)?;
+        self.checked_query(query, position, offset)
+    }
+
+    /// Takes a query as it is written; `position` and `offset` are those of its beginning.
+    pub(super) fn parsed_query(
+        &mut self,
+        position: usize,
+        offset: usize,
+    ) -> Result<Box<ast::Query>, SqlError> {
+        let parsed = self.bounded(Parser::parse_query);
+        let is_rest = matches!(self.peek().token, Token::SingleQuotedString(_)) || self.at("align");
+        if (parsed.is_err() || is_rest) && aligns_ranges(&self.text[offset..]) {
+            return Err(SqlError::unsupported("RANGE ... ALIGN")
+                .with_position(position)
+                .with_hint("use time_bucket_gapfill, with locf or interpolate, and GROUP BY"));
+        }
+        parsed
+    }
+
+    /// A parsed query that began at a position and an offset and ends here, checked and rewritten for the planner.
+    pub(super) fn checked_query(
+        &self,
+        mut query: Box<ast::Query>,
+        position: usize,
+        offset: usize,
+    ) -> Result<Query, SqlError> {
         let end = self.offset();
+        gap_filled::rewrite(&self.text[offset..end], &mut query)
+            .map_err(|error| error.with_position(position))?;
         sort_keys::drop_repeated(&mut query);
         grouped_casts::keep_apart(&mut query);
         check_query(&query)
@@ -230,7 +269,7 @@ impl Tokens<'_> {
         let text = &self.text[offset..];
         // Positions inside count from the whole text too: the first character is 1.
         let statement = parse_one(text, position - 1)?;
-        if !matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Delete(_)) {
+        if !statement.is_explainable() {
             return Err(SqlError::unsupported(format!("EXPLAIN {}", statement.tag()))
                 .with_position(position));
         }
@@ -238,7 +277,7 @@ impl Tokens<'_> {
         Ok(Explain { text: Arc::from(self.text), options, statement: Box::new(statement) })
     }
 
-    /// Takes DELETE FROM table [AS alias] [WHERE predicate].
+    /// Takes DELETE FROM table [AS alias] [WHERE predicate] [RETURNING item, ..].
     fn delete(&mut self) -> Result<Delete, SqlError> {
         self.expect("delete")?;
         self.expect("from")?;
@@ -276,16 +315,13 @@ impl Tokens<'_> {
             None
         };
         // Clauses after the predicate are refused by name.
-        for (word, clause) in [
-            ("returning", "DELETE ... RETURNING"),
-            ("limit", "DELETE ... LIMIT"),
-            ("order", "DELETE ... ORDER BY"),
-        ] {
+        for (word, clause) in [("limit", "DELETE ... LIMIT"), ("order", "DELETE ... ORDER BY")] {
             if self.at(word) {
                 return Err(self.unsupported(clause));
             }
         }
-        Ok(Delete { text: Arc::from(self.text), table, alias, predicate })
+        let returning = self.returning()?;
+        Ok(Delete { text: Arc::from(self.text), table, alias, predicate, returning })
     }
 
     /// Takes all remaining tokens.
@@ -297,8 +333,8 @@ impl Tokens<'_> {
 }
 
 impl Explain {
-    /// A query under this EXPLAIN, as DataFusion plans it: the explained one, or the one that finds the rows of an
-    /// INSERT or a DELETE.
+    /// A query under this EXPLAIN, as DataFusion plans it: the explained one, or the one that finds the rows of another
+    /// statement.
     pub fn planned(&self, query: &Query) -> PlannerStatement {
         PlannerStatement::Explain(datafusion::sql::parser::ExplainStatement {
             options: self.options.clone(),

@@ -3,13 +3,15 @@
 //! Invariants: each option has one name, which SHOW CREATE TABLE prints; shorter names are accepted for it; an option
 //! that is not set, or is UNSET, has the value of [`Partitioning::default`].
 
+use std::time::Duration;
+
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::{ColumnType, HotspotRemedy, Partitioning, TableSchema};
 use partita_proto::value::Value;
 
 use super::identifier::fold;
-use super::options::{OptionPair, OptionValue};
+use super::options::{OptionPair, OptionValue, format_duration, parse_duration};
 use crate::error::SqlError;
 
 const BY_LOAD: &str = "auto_partitioning_by_load";
@@ -19,6 +21,9 @@ const MIN_PARTITIONS: &str = "auto_partitioning_min_partitions_count";
 const MAX_PARTITIONS: &str = "auto_partitioning_max_partitions_count";
 const HOTSPOT_REMEDY: &str = "hotspot_remedy";
 const KEEP_TOGETHER: &str = "keep_together";
+const MERGE_AFTER: &str = "auto_partitioning_merge_after";
+const PIN_EXPIRY: &str = "pin_expiry";
+const FORECAST: &str = "forecast";
 
 /// Shorter names, with the names that they stand for.
 const SHORT: [(&str, &str); 5] = [
@@ -46,6 +51,12 @@ pub enum PartitioningOption {
     HotspotRemedy(HotspotRemedy),
     /// `keep_together`, the number of leading key columns; 0: rows may be split anywhere.
     KeepTogether(u32),
+    /// `AUTO_PARTITIONING_MERGE_AFTER`, seconds.
+    MergeAfter(u32),
+    /// `pin_expiry`, seconds; 0: never.
+    PinExpiry(u32),
+    /// `forecast`, on or off.
+    Forecast(bool),
 }
 
 impl PartitioningOption {
@@ -58,6 +69,9 @@ impl PartitioningOption {
             Self::MaxPartitions(number) => partitioning.max_partitions = number,
             Self::HotspotRemedy(remedy) => partitioning.hotspot_remedy = remedy,
             Self::KeepTogether(columns) => partitioning.keep_together = columns,
+            Self::MergeAfter(seconds) => partitioning.merge_after_s = seconds,
+            Self::PinExpiry(seconds) => partitioning.pin_expiry_s = seconds,
+            Self::Forecast(enabled) => partitioning.forecast = enabled,
         }
     }
 }
@@ -86,6 +100,9 @@ impl OptionPair {
             MAX_PARTITIONS if null => PartitioningOption::MaxPartitions(default.max_partitions),
             HOTSPOT_REMEDY if null => PartitioningOption::HotspotRemedy(default.hotspot_remedy),
             KEEP_TOGETHER if null => PartitioningOption::KeepTogether(default.keep_together),
+            MERGE_AFTER if null => PartitioningOption::MergeAfter(default.merge_after_s),
+            PIN_EXPIRY if null => PartitioningOption::PinExpiry(default.pin_expiry_s),
+            FORECAST if null => PartitioningOption::Forecast(default.forecast),
             // Values have types and lower bounds.
             BY_LOAD => PartitioningOption::ByLoad(self.enabled()?),
             BY_SIZE => PartitioningOption::BySize(self.enabled()?),
@@ -93,6 +110,12 @@ impl OptionPair {
             MIN_PARTITIONS => PartitioningOption::MinPartitions(self.small(1)?),
             MAX_PARTITIONS => PartitioningOption::MaxPartitions(self.small(0)?),
             KEEP_TOGETHER => PartitioningOption::KeepTogether(self.small(0)?),
+            MERGE_AFTER => PartitioningOption::MergeAfter(self.seconds("a time such as '1h'")?),
+            PIN_EXPIRY => PartitioningOption::PinExpiry(match fold(self.text()?).as_str() {
+                "never" | "forever" => 0,
+                _ => self.seconds("a time such as '30d', or 'never'")?,
+            }),
+            FORECAST => PartitioningOption::Forecast(self.enabled()?),
             HOTSPOT_REMEDY => {
                 PartitioningOption::HotspotRemedy(match fold(self.text()?).as_str() {
                     "off" => HotspotRemedy::Off,
@@ -111,6 +134,15 @@ impl OptionPair {
             Ok("disabled" | "false" | "off") => Ok(false),
             _ => Err(self.wrong("ENABLED or DISABLED")),
         }
+    }
+
+    /// The value as a length of time in whole seconds, at least one.
+    fn seconds(&self, expected: &str) -> Result<u32, SqlError> {
+        let length = parse_duration(&fold(self.text()?));
+        let seconds =
+            length.filter(|length| length.subsec_nanos() == 0).map(|length| length.as_secs());
+        let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok());
+        seconds.filter(|seconds| *seconds > 0).ok_or_else(|| self.wrong(expected))
     }
 
     fn small(&self, least: u32) -> Result<u32, SqlError> {
@@ -132,6 +164,9 @@ pub(super) fn non_default(partitioning: &Partitioning) -> Vec<(&'static str, Str
         max_partitions,
         hotspot_remedy,
         keep_together,
+        merge_after_s,
+        pin_expiry_s,
+        forecast,
     } = *partitioning;
     let default = Partitioning::default();
     let switch = |enabled| if enabled { "ENABLED" } else { "DISABLED" }.to_owned();
@@ -157,6 +192,16 @@ pub(super) fn non_default(partitioning: &Partitioning) -> Vec<(&'static str, Str
     }
     if keep_together != default.keep_together {
         options.push((KEEP_TOGETHER, keep_together.to_string()));
+    }
+    let length = |seconds: u32| format_duration(Duration::from_secs(u64::from(seconds)));
+    if merge_after_s != default.merge_after_s {
+        options.push((MERGE_AFTER, length(merge_after_s)));
+    }
+    if pin_expiry_s != default.pin_expiry_s {
+        options.push((PIN_EXPIRY, length(pin_expiry_s)));
+    }
+    if forecast != default.forecast {
+        options.push((FORECAST, switch(forecast)));
     }
     options
 }

@@ -6,9 +6,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, Query, Select, SetExpr, Statement, TableFactor, Visit, Visitor,
+    Expr, Fetch, ObjectName, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor, Visit,
+    Visitor,
 };
 
+use super::hidden::{SUPPLIED, WITH_HIDDEN};
 use crate::error::SqlError;
 
 /// Refuses statements that are queries by their first word only, and words that the planner ignores.
@@ -50,6 +52,18 @@ fn refuse_with(feature: &str, hint: &str) -> Flow {
 
 impl Visitor for Refuse {
     type Break = Box<SqlError>;
+
+    /// Names that only the program gives.
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> Flow {
+        match relation.0.last() {
+            Some(ObjectNamePart::Identifier(name))
+                if name.value.ends_with(WITH_HIDDEN) || name.value.ends_with(SUPPLIED) =>
+            {
+                ControlFlow::Break(Box::new(SqlError::undefined_table(&name.value)))
+            }
+            _ => Flow::Continue(()),
+        }
+    }
 
     fn pre_visit_query(&mut self, query: &Query) -> Flow {
         if !query.locks.is_empty() {

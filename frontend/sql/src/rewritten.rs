@@ -14,6 +14,7 @@
 //! - `date_bin` gets an interval as first argument, and its origin in nanoseconds.
 //! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@`, `@@` and `&&`, `age` of one time and `make_interval`
 //!   with named arguments become plain function calls.
+//! - Functions and types of other databases get their names of PostgreSQL (`other_dialects.rs`).
 //! - The text of an interval may have any of the forms that PostgreSQL accepts: the planner knows numbers with units.
 //!
 //! Invariant: a rewritten expression has the type it had, and is NULL where it is NULL in PostgreSQL.
@@ -30,6 +31,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use partita_worker::interval_text;
 
+use super::array_subqueries::collected;
+use super::other_dialects::{known_type, spelled_out};
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Maximum number of columns of rows that are compared; each adds a level to the expression.
@@ -111,6 +114,16 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
     {
         return Ok(Some(call(function, vec![*left.clone(), *right.clone()])));
     }
+    // Types by the names of other databases.
+    if let Expr::Cast { data_type, .. } = expression
+        && let Some(target) = known_type(data_type)
+    {
+        let mut cast = expression.clone();
+        if let Expr::Cast { data_type, .. } = &mut cast {
+            *data_type = target;
+        }
+        return Ok(Some(rewritten(&cast)?.unwrap_or(cast)));
+    }
     // Times and intervals.
     match expression {
         Expr::AtTimeZone { timestamp, time_zone } => {
@@ -155,12 +168,14 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         }
         // Numbers and function calls.
         Expr::Value(_) => Ok(long_number(expression)),
-        Expr::Function(function) => Ok(rounded(function)
+        Expr::Function(function) => Ok(collected(function)?
+            .or_else(|| rounded(function))
             .or_else(|| binned(function))
             .or_else(|| ordered_by_constant(function))
             .or_else(|| aged(function))
             .or_else(|| made_interval(function))
-            .or_else(|| read_by_pattern(function))),
+            .or_else(|| read_by_pattern(function))
+            .or_else(|| spelled_out(function))),
         // Prefix operators that are functions here.
         Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
             Ok(Some(call("sqrt", vec![*expr.clone()])))
@@ -193,18 +208,25 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             Ok(distinct(left, right)?.map(|distinct| not(nested(distinct))))
         }
         Expr::InList { expr, list, negated } => in_list(expr, list, *negated),
-        Expr::Between { expr, negated, low, high } => match (row(expr), row(low), row(high)) {
-            (Some(value), Some(low), Some(high)) => {
-                let least = compare(value.clone(), &BinaryOperator::GtEq, low)?;
-                let most = compare(value, &BinaryOperator::LtEq, high)?;
-                let in_bounds = least.zip(most).map(|(least, most)| binary(least, AND, most));
-                Ok(in_bounds
-                    .map(|in_bounds| if *negated { not(nested(in_bounds)) } else { in_bounds }))
-            }
-            _ => Ok(None),
-        },
+        Expr::Between { expr, negated, low, high } => between(expr, low, high, *negated),
         _ => Ok(None),
     }
+}
+
+/// BETWEEN of rows as two comparisons; none for single values.
+fn between(
+    expression: &Expr,
+    low: &Expr,
+    high: &Expr,
+    is_negated: bool,
+) -> Result<Option<Expr>, SqlError> {
+    let (Some(value), Some(low), Some(high)) = (row(expression), row(low), row(high)) else {
+        return Ok(None);
+    };
+    let least = compare(value.clone(), &BinaryOperator::GtEq, low)?;
+    let most = compare(value, &BinaryOperator::LtEq, high)?;
+    let in_bounds = least.zip(most).map(|(least, most)| binary(least, AND, most));
+    Ok(in_bounds.map(|in_bounds| if is_negated { not(nested(in_bounds)) } else { in_bounds }))
 }
 
 /// `text [NOT] SIMILAR TO pattern [ESCAPE escape]`.

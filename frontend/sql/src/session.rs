@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::access_statement::SetRole;
 use super::parser::parse_one;
 use super::statement::{
-    Declare, Discard, Execute, Fetch, PrepareStatement, Set, SetValue, Statement, Transaction,
-    TransactionModes,
+    Declare, Direction, Discard, Execute, Fetch, PrepareStatement, Set, SetValue, Statement,
+    Transaction, TransactionModes,
 };
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
@@ -82,6 +82,9 @@ impl Tokens<'_> {
         if !self.take_mark(&Token::Eq) && !self.take(&["to"]) {
             return Err(self.unexpected("TO or \"=\""));
         }
+        if name == "time_zone" {
+            return Ok(set("timezone", zone_of_mysql(self.set_value("timezone")?), local));
+        }
         let value = self.set_value(&name)?;
         Ok(set(&name, value, local))
     }
@@ -123,8 +126,11 @@ impl Tokens<'_> {
         if self.take(&["role"]) || self.take(&["session", "authorization"]) {
             return Ok(Statement::SetRole(SetRole { role: None, is_reset: true }));
         }
-        let name =
-            if self.take(&["time", "zone"]) { "timezone".to_owned() } else { self.setting()? };
+        let name = if self.take(&["time", "zone"]) || self.take(&["time_zone"]) {
+            "timezone".to_owned()
+        } else {
+            self.setting()?
+        };
         Ok(set(&name, SetValue::Default, false))
     }
 
@@ -259,7 +265,7 @@ impl Tokens<'_> {
         let types = if matches!(self.peek().token, Token::LParen) {
             self.list(|tokens| {
                 let mut notices = Vec::new();
-                Ok(tokens.column_type(&mut notices)?.arrow())
+                Ok(tokens.declared_type(&mut notices)?.column_type.arrow())
             })?
         } else {
             Vec::<DataType>::new()
@@ -267,7 +273,7 @@ impl Tokens<'_> {
         self.expect("as")?;
         let position = self.position();
         let statement = parse_one(&self.text[self.offset()..], position - 1)?;
-        if !matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Delete(_)) {
+        if !statement.is_planned() {
             return Err(self.unsupported(format!("PREPARE ... AS {}", statement.tag())));
         }
         self.skip_all();
@@ -287,6 +293,23 @@ impl Tokens<'_> {
             Vec::new()
         };
         Ok(Statement::Execute(Execute { name, parameters }))
+    }
+
+    /// Takes LISTEN channel.
+    pub(super) fn listen(&mut self) -> Result<Statement, SqlError> {
+        self.expect("listen")?;
+        self.name("a channel")?;
+        Ok(Statement::Listen)
+    }
+
+    /// Takes NOTIFY channel [, 'payload'].
+    pub(super) fn notify(&mut self) -> Result<Statement, SqlError> {
+        self.expect("notify")?;
+        self.name("a channel")?;
+        if self.take_mark(&Token::Comma) {
+            self.string()?;
+        }
+        Ok(Statement::Notify)
     }
 
     /// Takes UNLISTEN {channel | *}.
@@ -310,21 +333,20 @@ impl Tokens<'_> {
         Ok(Statement::Deallocate(Some(self.name("a statement's name")?)))
     }
 
-    /// Takes DECLARE name [INSENSITIVE] [NO SCROLL] CURSOR [WITH HOLD] FOR query.
+    /// Takes DECLARE name [INSENSITIVE] [[NO] SCROLL] CURSOR [WITH HOLD] FOR query.
     pub(super) fn declare(&mut self) -> Result<Statement, SqlError> {
         self.expect("declare")?;
         let name = self.name("a cursor's name")?;
+        let mut scroll = false;
         loop {
             if self.at("binary") {
                 return Err(self.unsupported("a BINARY cursor"));
             }
-            if self.at("scroll") {
-                return Err(self.unsupported("a SCROLL cursor"));
-            }
-            if !self.take(&["insensitive"])
-                && !self.take(&["asensitive"])
-                && !self.take(&["no", "scroll"])
-            {
+            if self.take(&["scroll"]) {
+                scroll = true;
+            } else if self.take(&["no", "scroll"]) {
+                scroll = false;
+            } else if !self.take(&["insensitive"]) && !self.take(&["asensitive"]) {
                 break;
             }
         }
@@ -333,7 +355,7 @@ impl Tokens<'_> {
         self.take(&["without", "hold"]);
         self.expect("for")?;
         let query = self.query()?;
-        Ok(Statement::Declare(Declare { name, hold, query }))
+        Ok(Statement::Declare(Declare { name, scroll, hold, query }))
     }
 
     /// Takes FETCH or MOVE [direction] [FROM | IN] name.
@@ -342,29 +364,55 @@ impl Tokens<'_> {
         if !only_move {
             self.expect("fetch")?;
         }
-        for direction in ["prior", "first", "last", "absolute", "relative", "backward"] {
-            if self.at(direction) && !matches!(self.peek_nth(1).token, Token::EOF) {
-                return Err(self.unsupported(format!("FETCH {}", direction.to_ascii_uppercase())));
-            }
-        }
-        if matches!(self.peek().token, Token::Minus) {
-            return Err(self.unsupported("FETCH backward"));
-        }
+        // A word of a direction may be the name of a cursor, which is the last one.
         let more = !matches!(self.peek_nth(1).token, Token::EOF);
-        let forward = more && self.take(&["forward"]);
-        let count = if matches!(self.peek().token, Token::Number(..)) {
+        let direction = if more { self.direction()? } else { self.rows_forward(false)? };
+        let _ = self.take(&["from"]) || self.take(&["in"]);
+        let name = self.name("a cursor's name")?;
+        Ok(Statement::Fetch(Fetch { name, direction, only_move }))
+    }
+
+    /// Takes the direction of a FETCH, which is NEXT if there is none.
+    fn direction(&mut self) -> Result<Direction, SqlError> {
+        if self.take(&["prior"]) {
+            return Ok(Direction::Backward(Some(1)));
+        }
+        if self.take(&["first"]) {
+            return Ok(Direction::Absolute(1));
+        }
+        if self.take(&["last"]) {
+            return Ok(Direction::Absolute(-1));
+        }
+        if self.take(&["absolute"]) {
+            return self.signed().map(Direction::Absolute);
+        }
+        if self.take(&["relative"]) {
+            return self.signed().map(Direction::Relative);
+        }
+        if self.take(&["backward"]) {
+            return Ok(match self.rows_forward(true)? {
+                Direction::Forward(count) => Direction::Backward(count),
+                Direction::Backward(count) => Direction::Forward(count),
+                direction => direction,
+            });
+        }
+        if !self.take(&["forward"]) {
+            self.take(&["next"]);
+        }
+        self.rows_forward(true)
+    }
+
+    /// Takes a number of rows, which is negative for rows before, or ALL if a name follows.
+    fn rows_forward(&mut self, more: bool) -> Result<Direction, SqlError> {
+        let is_backward = self.take_mark(&Token::Minus);
+        let count = if is_backward || matches!(self.peek().token, Token::Number(..)) {
             Some(self.unsigned("a number of rows")?)
         } else if more && self.take(&["all"]) {
             None
         } else {
-            if more && !forward {
-                self.take(&["next"]);
-            }
             Some(1)
         };
-        let _ = self.take(&["from"]) || self.take(&["in"]);
-        let name = self.name("a cursor's name")?;
-        Ok(Statement::Fetch(Fetch { name, count, only_move }))
+        Ok(if is_backward { Direction::Backward(count) } else { Direction::Forward(count) })
     }
 
     /// Takes CLOSE {name | ALL}.
@@ -382,13 +430,38 @@ impl Tokens<'_> {
         let discard = match self.name("ALL, PLANS, TEMPORARY or SEQUENCES")?.as_str() {
             "all" => Discard::All,
             "plans" => Discard::Plans,
-            "temp" | "temporary" | "sequences" => Discard::Temporary,
+            "temp" | "temporary" => Discard::Temporary,
+            "sequences" => Discard::Sequences,
             name => {
                 return Err(SqlError::syntax(format!("unrecognized DISCARD target \"{name}\"")));
             }
         };
         Ok(Statement::Discard(discard))
     }
+}
+
+/// A value of MySQL's `time_zone`: an offset is east of Greenwich there, and SYSTEM is the default.
+fn zone_of_mysql(value: SetValue) -> SetValue {
+    let SetValue::Values(values) = value else { return SetValue::Default };
+    let is_default = values.iter().any(|text| text.eq_ignore_ascii_case("system"));
+    if is_default {
+        return SetValue::Default;
+    }
+    let zone = |text: String| hours_east(&text).unwrap_or(text);
+    SetValue::Values(values.into_iter().map(zone).collect())
+}
+
+/// The hours of an offset such as `+05:30`, as SET TIME ZONE takes them; `None` for other texts.
+fn hours_east(text: &str) -> Option<String> {
+    let (sign, rest) = match text.split_at_checked(1)? {
+        ("+", rest) => (1.0, rest),
+        ("-", rest) => (-1.0, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let is_sound = hours < 24 && minutes < 60;
+    is_sound.then(|| (sign * (f64::from(hours) + f64::from(minutes) / 60.0)).to_string())
 }
 
 fn set(name: &str, value: SetValue, local: bool) -> Statement {

@@ -1,4 +1,4 @@
-//! SHOW CREATE TABLE: the statement that creates a table, or a materialized copy, like a given one.
+//! SHOW CREATE TABLE: the statement that creates a table, a materialized copy or a view like a given one.
 //!
 //! Invariant: the statement parses, and creates a table with the same columns, key, options, placement and partition
 //! boundaries (column ids aside, which count from zero again). Boundaries are printed where they differ from those of
@@ -42,6 +42,12 @@ pub fn create_copy_sql(copy: &Table, source: &str, is_placed: bool) -> String {
     sql
 }
 
+/// The CREATE VIEW statement for a view; `query` is its query.
+pub fn create_view_sql(view: &Table, query: &str) -> String {
+    let columns = quote_list(view.schema.columns.iter().map(|column| column.name.as_str()));
+    format!("CREATE VIEW {} ({columns}) AS\n{query}", quote(&view.name))
+}
+
 fn write_division(sql: &mut String, table: &Table) {
     let cuts: Vec<&Bound> =
         table.partitions.routes().iter().skip(1).map(|route| &route.range.start).collect();
@@ -51,10 +57,10 @@ fn write_division(sql: &mut String, table: &Table) {
 fn written(table: &Table, is_placed: bool) -> String {
     let schema = table.schema.as_ref();
     let mut items: Vec<String> =
-        schema.columns.iter().map(|column| column_sql(&table.name, column)).collect();
+        schema.shown().map(|column| column_sql(&table.name, column)).collect();
     let time_index = schema.time_index();
     // A time index at the end of the key is implied, unless it is the only column of a primary key.
-    let mut key: Vec<_> = schema.key_columns().collect();
+    let mut key: Vec<_> = schema.key_columns().filter(|column| !column.is_hidden()).collect();
     key.pop_if(|last| Some(last.id) == time_index.map(|time| time.id));
     if !key.is_empty() {
         items.push(format!("PRIMARY KEY ({})", names(&key)));
@@ -62,8 +68,15 @@ fn written(table: &Table, is_placed: bool) -> String {
     if let Some(time) = time_index {
         items.push(format!("TIME INDEX ({})", quote(&time.name)));
     }
+    items.extend(
+        schema
+            .checks
+            .iter()
+            .map(|check| format!("CONSTRAINT {} CHECK ({})", quote(&check.name), check.expression)),
+    );
     let mut sql = format!("CREATE TABLE {} (\n  {}\n)", quote(&table.name), items.join(",\n  "));
-    if is_placed {
+    // Rows with a hidden key are placed by it.
+    if is_placed && !schema.is_keyless() {
         write_division(&mut sql, table);
     }
     let options = options_of(schema);

@@ -52,8 +52,11 @@ impl Tokens<'_> {
         if self.take(&["create", "table"]) {
             return Ok(Show::CreateTable(self.table_name()?));
         }
+        if self.take(&["create", "view"]) {
+            return Ok(Show::CreateView(self.table_name()?));
+        }
         if self.at("create") {
-            return Err(self.unsupported("SHOW CREATE of anything but a table"));
+            return Err(self.unsupported("SHOW CREATE of anything but a table or a view"));
         }
         if self.take(&["columns"]) || self.take(&["fields"]) {
             return Ok(Show::Columns(self.described_table("SHOW COLUMNS")?));
@@ -97,7 +100,9 @@ impl Tokens<'_> {
         if let Some(word) = UNSUPPORTED.iter().find(|word| self.at(word)) {
             return Err(self.unsupported(format!("SHOW {}", word.to_ascii_uppercase())));
         }
-        Ok(Show::Variable(self.setting()?))
+        let name = self.setting()?;
+        // MySQL's name.
+        Ok(Show::Variable(if name == "time_zone" { "timezone".to_owned() } else { name }))
     }
 
     /// Takes FROM and a table, and perhaps FROM and its database.

@@ -162,8 +162,8 @@ fn meaning(written: &Expr, items: &[Item<'_>]) -> Meaning {
     }
     if let Expr::Identifier(name) = key {
         let name = folded(name);
-        let found = items.iter().enumerate().find(|(_, item)| item.is_named(&name));
-        return match found {
+        let entry = items.iter().enumerate().find(|(_, item)| item.is_named(&name));
+        return match entry {
             // The planner does not find a cast by the name of its column.
             Some((position, item)) if !item.has_alias && last_name(item.expr).is_none() => {
                 Meaning::Item(position)
@@ -259,8 +259,8 @@ fn nest(query: &mut Query, further: Vec<SelectItem>) {
                 SelectItem::ExprWithAlias { expr, alias } => (expr, alias),
                 wildcard => return (wildcard.clone(), wildcard),
             };
-            let named = |expr, alias| SelectItem::ExprWithAlias { expr, alias };
-            (named(expr, number.clone()), named(Expr::Identifier(number), name))
+            let item = |expr, alias| SelectItem::ExprWithAlias { expr, alias };
+            (item(expr, number.clone()), item(Expr::Identifier(number), name))
         })
         .unzip();
     inner.projection = inside;

@@ -10,6 +10,7 @@
 //! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when the table is known,
 //!   and never become a syntax tree.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +18,10 @@ use std::time::Duration;
 use arrow::datatypes::DataType;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{self, Expr};
 use partita_proto::index::{IndexKind, IndexOptions};
-use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
+use partita_proto::materialized::Steering;
+use partita_proto::schema::{ColumnType, JsonType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
 
 use super::access_statement::{AccessStatement, SetRole};
@@ -28,6 +30,7 @@ use super::bound_words::CutTuple;
 pub use super::index_statement::{CreateIndex, DropIndex};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
+use super::sequence_statement::{ColumnCounter, SequenceStatement, may_change};
 use super::task_statement::TaskStatement;
 use crate::notice::Notice;
 pub use crate::table_name::TableName;
@@ -37,7 +40,7 @@ pub use crate::table_name::TableName;
 pub enum Statement {
     /// SELECT, VALUES, TABLE, WITH: planned and run by DataFusion.
     Query(Query),
-    /// EXPLAIN of a query, an INSERT or a DELETE.
+    /// EXPLAIN of a query, an INSERT, an UPDATE, a DELETE or a CREATE TABLE ... AS.
     Explain(Explain),
     /// EXPLAIN HOTSPOT: the reason why a table is hot.
     ExplainHotspot(TableName),
@@ -45,9 +48,11 @@ pub enum Statement {
     Insert(Insert),
     /// DELETE FROM.
     Delete(Delete),
-    /// COPY ... FROM STDIN.
+    /// UPDATE ... SET.
+    Update(Update),
+    /// COPY ... FROM.
     CopyFrom(CopyFrom),
-    /// COPY ... TO STDOUT.
+    /// COPY ... TO.
     CopyTo(CopyTo),
     /// CREATE DATABASE or SCHEMA.
     CreateDatabase(CreateDatabase),
@@ -57,22 +62,32 @@ pub enum Statement {
     DropDatabase(DropDatabase),
     /// CREATE TABLE, with partitioning and options.
     CreateTable(Box<CreateTable>),
+    /// CREATE TABLE ... AS and SELECT ... INTO: a table of the rows of a query.
+    CreateTableAs(Box<CreateTableAs>),
     /// ALTER TABLE with one or more actions, other than SPLIT and MERGE.
     AlterTable(AlterTable),
     /// ALTER TABLE ... SPLIT or MERGE.
     Repartition(Repartition),
+    /// ALTER TABLE ... PRIMARY KEY, and orders about such a change.
+    Rekey(Rekey),
     /// DROP TABLE of one or more tables.
     DropTable(DropTable),
     /// CREATE MATERIALIZED COPY of a table.
     CreateCopy(Box<CreateCopy>),
     /// DROP MATERIALIZED COPY of one or more copies.
     DropCopy(DropCopy),
+    /// CREATE VIEW with its query.
+    CreateView(Box<CreateView>),
+    /// DROP VIEW of one or more views.
+    DropView(DropView),
+    /// COMMENT ON a table, a view or a column.
+    Comment(Comment),
     /// CREATE INDEX on one column.
     CreateIndex(CreateIndex),
     /// DROP INDEX, by name.
     DropIndex(DropIndex),
     /// TRUNCATE of one or more tables.
-    Truncate(Vec<TableName>),
+    Truncate(Truncate),
     /// USE: sets the session's database.
     Use(String),
     /// SHOW of catalog objects or settings.
@@ -111,8 +126,16 @@ pub enum Statement {
     SetRole(SetRole),
     /// Statements about tasks.
     Task(TaskStatement),
+    /// Statements about sequences.
+    Sequence(SequenceStatement),
+    /// LISTEN of a channel; no notification is ever delivered.
+    Listen,
+    /// NOTIFY of a channel, which reaches nobody.
+    Notify,
     /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
+    /// VACUUM and ANALYZE, which tools of PostgreSQL send.
+    Vacuum(Vacuum),
     /// Nothing between two semicolons, or only comments.
     Empty,
 }
@@ -131,19 +154,26 @@ impl Statement {
             self,
             Self::Insert(_)
                 | Self::Delete(_)
+                | Self::Update(_)
                 | Self::CopyFrom(_)
                 | Self::CreateDatabase(_)
                 | Self::AlterDatabase(_)
                 | Self::DropDatabase(_)
                 | Self::CreateTable(_)
+                | Self::CreateTableAs(_)
                 | Self::AlterTable(_)
                 | Self::Repartition(_)
+                | Self::Rekey(_)
                 | Self::DropTable(_)
                 | Self::CreateCopy(_)
                 | Self::DropCopy(_)
+                | Self::CreateView(_)
+                | Self::DropView(_)
+                | Self::Comment(_)
                 | Self::CreateIndex(_)
                 | Self::DropIndex(_)
                 | Self::Truncate(_)
+                | Self::Sequence(_)
         )
     }
 
@@ -151,8 +181,8 @@ impl Statement {
     /// returns false: the prepared statement is not known here.
     pub fn reads(&self) -> bool {
         match self {
-            Self::Query(_)
-            | Self::ExplainHotspot(_)
+            Self::Query(query) => !may_change(&query.text),
+            Self::ExplainHotspot(_)
             | Self::Show(_)
             | Self::SeriesCardinality(_)
             | Self::Describe(_)
@@ -164,6 +194,26 @@ impl Statement {
             Self::Task(task) => task.reads(),
             _ => false,
         }
+    }
+
+    /// RETURNING of the statement.
+    pub fn returning(&self) -> Option<&Returning> {
+        match self {
+            Self::Insert(insert) => insert.returning.as_ref(),
+            Self::Update(update) => update.returning.as_ref(),
+            Self::Delete(delete) => delete.returning.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns true if it may be explained.
+    pub fn is_explainable(&self) -> bool {
+        self.is_planned() || matches!(self, Self::CreateTableAs(_))
+    }
+
+    /// Returns true if it may be explained, and prepared by name.
+    pub fn is_planned(&self) -> bool {
+        matches!(self, Self::Query(_) | Self::Insert(_) | Self::Update(_) | Self::Delete(_))
     }
 
     /// Returns true if it needs planning, or work on expressions or rows that may take long: then it runs on the lanes'
@@ -178,11 +228,15 @@ impl Statement {
             | Self::SeriesCardinality(_)
             | Self::Insert(_)
             | Self::Delete(_)
+            | Self::Update(_)
             | Self::CopyTo(_)
             | Self::CreateTable(_)
+            | Self::CreateTableAs(_)
             | Self::CreateCopy(_)
+            | Self::CreateView(_)
             | Self::AlterTable(_)
             | Self::Repartition(_)
+            | Self::Rekey(_)
             | Self::Prepare(_)
             | Self::Execute(_)
             | Self::Declare(_)
@@ -190,12 +244,15 @@ impl Statement {
             // A verifier of a password takes thousands of hashes, and the statement of a task is planned.
             | Self::Access(_)
             | Self::Task(_) => true,
-            Self::CopyFrom(_)
-            | Self::CreateDatabase(_)
+            // Rows of a file are read and decoded here, those of a client by its door.
+            Self::CopyFrom(copy) => copy.file.is_some(),
+            Self::CreateDatabase(_)
             | Self::AlterDatabase(_)
             | Self::DropDatabase(_)
             | Self::DropTable(_)
             | Self::DropCopy(_)
+            | Self::DropView(_)
+            | Self::Comment(_)
             | Self::CreateIndex(_)
             | Self::DropIndex(_)
             | Self::Truncate(_)
@@ -211,7 +268,11 @@ impl Statement {
             | Self::Discard(_)
             | Self::Admin(_)
             | Self::SetRole(_)
+            | Self::Sequence(_)
+            | Self::Listen
+            | Self::Notify
             | Self::Unlisten
+            | Self::Vacuum(_)
             | Self::Empty => false,
         }
     }
@@ -224,15 +285,22 @@ impl Statement {
             Self::Explain(_) | Self::ExplainHotspot(_) => "EXPLAIN",
             Self::Insert(_) => "INSERT",
             Self::Delete(_) => "DELETE",
+            Self::Update(_) => "UPDATE",
             Self::CopyFrom(_) | Self::CopyTo(_) => "COPY",
             Self::CreateDatabase(_) => "CREATE DATABASE",
             Self::AlterDatabase(_) => "ALTER DATABASE",
             Self::DropDatabase(_) => "DROP DATABASE",
             Self::CreateTable(_) => "CREATE TABLE",
-            Self::AlterTable(_) | Self::Repartition(_) => "ALTER TABLE",
+            Self::CreateTableAs(create) if create.is_select_into => "SELECT INTO",
+            Self::CreateTableAs(_) => "CREATE TABLE AS",
+            Self::AlterTable(alter) => alter.tag(),
+            Self::Repartition(_) | Self::Rekey(_) => "ALTER TABLE",
             Self::DropTable(_) => "DROP TABLE",
             Self::CreateCopy(_) => "CREATE MATERIALIZED COPY",
             Self::DropCopy(_) => "DROP MATERIALIZED COPY",
+            Self::CreateView(_) => "CREATE VIEW",
+            Self::DropView(_) => "DROP VIEW",
+            Self::Comment(_) => "COMMENT",
             Self::CreateIndex(_) => "CREATE INDEX",
             Self::DropIndex(_) => "DROP INDEX",
             Self::Truncate(_) => "TRUNCATE TABLE",
@@ -260,9 +328,14 @@ impl Statement {
             Self::Advise(_) => "ADVISE",
             Self::Access(access) => access.tag(),
             Self::Task(task) => task.tag(),
+            Self::Sequence(sequence) => sequence.tag(),
             Self::SetRole(role) if role.is_reset => "RESET",
             Self::SetRole(_) => "SET",
+            Self::Listen => "LISTEN",
+            Self::Notify => "NOTIFY",
             Self::Unlisten => "UNLISTEN",
+            Self::Vacuum(vacuum) if vacuum.only_analyzes => "ANALYZE",
+            Self::Vacuum(_) => "VACUUM",
             Self::Empty => "",
         }
     }
@@ -274,9 +347,11 @@ impl Statement {
             Self::Explain(explain) => Some(&explain.text),
             Self::Insert(insert) => Some(&insert.text),
             Self::Delete(delete) => Some(&delete.text),
+            Self::Update(update) => Some(&update.text),
             Self::CopyFrom(copy) => Some(&copy.text),
             Self::CopyTo(copy) => Some(&copy.query.text),
             Self::Declare(declare) => Some(&declare.query.text),
+            Self::CreateTableAs(create) => Some(&create.text),
             _ => None,
         }
     }
@@ -298,7 +373,7 @@ pub struct Explain {
     pub text: Arc<str>,
     /// ANALYZE, VERBOSE, FORMAT and the rest, in DataFusion's form.
     pub options: ExplainStatementOptions,
-    /// A query, an INSERT or a DELETE.
+    /// A query, an INSERT, an UPDATE, a DELETE or a CREATE TABLE ... AS.
     pub statement: Box<Statement>,
 }
 
@@ -313,10 +388,18 @@ pub struct Insert {
     pub table: TableName,
     /// The columns in the order of the values; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
+    /// The table's alias in RETURNING.
+    pub alias: Option<String>,
     /// True for UPSERT: an existing row keeps the columns that the statement does not name.
     pub keeps: bool,
+    /// OVERRIDING, for values of identity columns.
+    pub overriding: Option<Overriding>,
     /// The source of the rows.
     pub source: InsertSource,
+    /// ON CONFLICT, for rows whose key exists; `None`: they replace the others.
+    pub conflict: Option<OnConflict>,
+    /// RETURNING, of the written rows.
+    pub returning: Option<Returning>,
 }
 
 /// Longest text of an INSERT whose literals are scanned on the thread that received it, in bytes: a fraction of a
@@ -324,10 +407,26 @@ pub struct Insert {
 const LIGHT_BYTES_MAX: usize = 64 << 10;
 
 impl Insert {
-    /// Returns true if its rows are a short text.
-    pub fn is_light(&self) -> bool {
-        !matches!(self.source, InsertSource::Query(_)) && self.text.len() <= LIGHT_BYTES_MAX
+    /// Returns true if rows are only stored: nothing depends on those that exist, and nothing is returned.
+    pub fn only_stores(&self) -> bool {
+        self.returning.is_none() && self.conflict.is_none()
     }
+
+    /// Returns true if its rows are a short text, and are only stored.
+    pub fn is_light(&self) -> bool {
+        !matches!(self.source, InsertSource::Query(_))
+            && self.only_stores()
+            && self.text.len() <= LIGHT_BYTES_MAX
+    }
+}
+
+/// Values of identity columns in an INSERT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overriding {
+    /// OVERRIDING SYSTEM VALUE: the given values count, also those of GENERATED ALWAYS.
+    System,
+    /// OVERRIDING USER VALUE: the given values are ignored.
+    User,
 }
 
 /// The source of an INSERT's rows.
@@ -352,6 +451,53 @@ pub struct Delete {
     pub alias: Option<String>,
     /// The rows to delete; `None` means all.
     pub predicate: Option<Expr>,
+    /// RETURNING, of the deleted rows.
+    pub returning: Option<Returning>,
+}
+
+/// UPDATE ... SET.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// The table whose rows change.
+    pub table: TableName,
+    /// The table's alias in expressions.
+    pub alias: Option<String>,
+    /// The columns that are set, each once.
+    pub columns: Vec<String>,
+    /// For each of them the position of its new value among the items of `source`; `None` means DEFAULT.
+    pub values: Vec<Option<usize>>,
+    /// A SELECT of the new values from the tables of FROM, with the predicate. It lacks the table that changes.
+    pub source: Box<ast::Query>,
+    /// RETURNING, of the rows that change.
+    pub returning: Option<Returning>,
+}
+
+/// ON CONFLICT of an INSERT.
+#[derive(Clone, Debug)]
+pub struct OnConflict {
+    /// The constraint whose violation is no error; `None`: any.
+    pub target: Option<ConflictTarget>,
+    /// DO UPDATE: the change of the row with the key, which may name the row that was to be inserted `excluded`; `None`: DO
+    /// NOTHING.
+    pub update: Option<Box<Update>>,
+}
+
+/// The constraint that ON CONFLICT names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConflictTarget {
+    /// The columns of the key.
+    Columns(Vec<String>),
+    /// By name.
+    Constraint(String),
+}
+
+/// RETURNING of a statement that writes.
+#[derive(Clone, Debug)]
+pub struct Returning {
+    /// A SELECT of the items. It lacks the table.
+    pub source: Box<ast::Query>,
 }
 
 /// COPY ... FROM STDIN.
@@ -363,7 +509,9 @@ pub struct CopyFrom {
     pub table: TableName,
     /// The columns in the order of the data; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
-    /// Text, CSV or binary.
+    /// Path of a file of the server; `None`: the client sends the rows.
+    pub file: Option<String>,
+    /// Form of the data.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
@@ -374,10 +522,21 @@ pub struct CopyFrom {
 pub struct CopyTo {
     /// The source of the rows: the query of the statement, or a SELECT of the table's columns.
     pub query: Query,
-    /// Text, CSV or binary.
+    /// Path of a file of the server; `None`: the client gets the rows.
+    pub file: Option<String>,
+    /// Form of the data.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
+}
+
+/// VACUUM or ANALYZE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vacuum {
+    /// True for ANALYZE.
+    pub only_analyzes: bool,
+    /// The named tables; empty for all.
+    pub tables: Vec<TableName>,
 }
 
 /// The data format of COPY.
@@ -390,6 +549,10 @@ pub enum CopyFormat {
     Csv,
     /// PostgreSQL's binary form.
     Binary,
+    /// A JSON object on each line.
+    Ndjson,
+    /// Apache Parquet, for files only.
+    Parquet,
 }
 
 /// Options of COPY; the defaults are PostgreSQL's for the format.
@@ -492,15 +655,22 @@ pub struct DropDatabase {
     pub if_exists: bool,
 }
 
-/// CREATE TABLE as written; [`CreateTable::to_new_table`] turns it into the definition for meta.
+/// CREATE TABLE as written; [`CreateTable::to_new_table`] turns it into the definition for meta, after
+/// [`CreateTable::with_likes`] has looked up the tables that it is like.
 #[derive(Clone, Debug)]
 pub struct CreateTable {
     /// The table to create.
     pub table: TableName,
     /// No error when it exists.
     pub if_not_exists: bool,
+    /// True for a table of the session, in memory.
+    pub is_temporary: bool,
     /// The columns in order.
     pub columns: Vec<ColumnDefinition>,
+    /// Tables that it is like, in order; empty when they were looked up.
+    pub likes: Vec<LikeTable>,
+    /// CHECK constraints, of columns and of the table.
+    pub checks: Vec<CheckDefinition>,
     /// The columns of PRIMARY KEY, as a clause or as an option.
     pub primary_key: Option<Vec<String>>,
     /// The column of TIME INDEX, as a clause or as an option.
@@ -520,6 +690,72 @@ pub struct CreateTable {
     pub notices: Vec<Notice>,
 }
 
+/// CREATE TABLE ... AS and SELECT ... INTO, with the query as a syntax tree.
+#[derive(Clone, Debug)]
+pub struct CreateTableAs {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// The table without columns: name, key, partitions and options.
+    pub table: CreateTable,
+    /// Names of its first columns; the others have those of the query.
+    pub columns: Vec<String>,
+    /// The query whose rows it gets.
+    pub query: Query,
+    /// False for WITH NO DATA: the query is not run.
+    pub with_data: bool,
+    /// True if it was written as SELECT ... INTO.
+    pub is_select_into: bool,
+}
+
+/// LIKE in CREATE TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LikeTable {
+    /// The table or view whose columns are copied.
+    pub table: TableName,
+    /// Number of columns that are written before it.
+    pub position: usize,
+    /// Parts of the definition that are copied.
+    pub copied: Copied,
+}
+
+/// Parts of a table's definition that LIKE copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// `(LIKE table INCLUDING ..)`: columns with their types and NOT NULL, and these properties.
+    Properties(BTreeSet<LikeProperty>),
+    /// `LIKE table` in place of columns: also key, partitions and options.
+    Everything,
+}
+
+/// Property of INCLUDING and EXCLUDING.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LikeProperty {
+    /// Comments on columns.
+    Comments,
+    /// CHECK constraints.
+    Constraints,
+    /// Defaults of columns.
+    Defaults,
+    /// Expressions of generated columns.
+    Generated,
+    /// Counters of identity columns, each with a sequence of its own.
+    Identity,
+    /// PRIMARY KEY, TIME INDEX, and the indexes of columns.
+    Indexes,
+}
+
+impl LikeProperty {
+    /// All properties.
+    pub const ALL: [Self; 6] = [
+        Self::Comments,
+        Self::Constraints,
+        Self::Defaults,
+        Self::Generated,
+        Self::Identity,
+        Self::Indexes,
+    ];
+}
+
 /// One column of CREATE TABLE or ADD COLUMN.
 #[derive(Clone, Debug)]
 pub struct ColumnDefinition {
@@ -529,16 +765,33 @@ pub struct ColumnDefinition {
     pub column_type: ColumnType,
     /// The number of characters of VARCHAR(n) and CHAR(n).
     pub length: Option<TextLength>,
+    /// JSON or JSONB.
+    pub json: Option<JsonType>,
     /// NULL or NOT NULL, if specified.
     pub nullable: Option<bool>,
     /// DEFAULT, as SQL text.
     pub default: Option<String>,
     /// GENERATED ALWAYS AS (..) STORED, as SQL text.
     pub generated: Option<String>,
+    /// The counter of a SERIAL or IDENTITY column.
+    pub counter: Option<ColumnCounter>,
     /// Indexes, at most one of each kind, with their names if specified.
     pub indexes: Vec<(Option<String>, IndexOptions)>,
     /// COMMENT text of the column.
     pub comment: Option<String>,
+}
+
+/// A CHECK constraint as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckDefinition {
+    /// Name, if specified.
+    pub name: Option<String>,
+    /// The column whose definition has it.
+    pub column: Option<String>,
+    /// The condition, as SQL text.
+    pub expression: String,
+    /// True for NOT VALID: rows that exist are not looked at.
+    pub not_valid: bool,
 }
 
 /// The PARTITION clause.
@@ -570,6 +823,8 @@ pub enum Partitioning {
 pub struct AlterTable {
     /// The table to alter.
     pub table: TableName,
+    /// ALTER VIEW: the table must be a view.
+    pub is_view: bool,
     /// No error when it does not exist.
     pub if_exists: bool,
     /// The actions, in order.
@@ -578,10 +833,19 @@ pub struct AlterTable {
     pub notices: Vec<Notice>,
 }
 
+/// Place of a column that is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnPlace {
+    /// Before all other columns.
+    First,
+    /// AFTER another column.
+    After(String),
+}
+
 /// One change of ALTER TABLE.
 #[derive(Clone, Debug)]
 pub enum AlterChange {
-    /// ADD COLUMN, at the end.
+    /// ADD COLUMN, at the end unless a place is given.
     AddColumn {
         /// Definition of the new column.
         column: Box<ColumnDefinition>,
@@ -589,10 +853,21 @@ pub enum AlterChange {
         tag: bool,
         /// No error when it exists with the same type and meaning.
         if_not_exists: bool,
+        /// Place among the columns; `None`: the end.
+        place: Option<ColumnPlace>,
     },
     /// DROP COLUMN, by name.
     DropColumn {
         /// The column.
+        name: String,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
+    /// ADD [CONSTRAINT name] CHECK.
+    AddCheck(CheckDefinition),
+    /// DROP CONSTRAINT, of a CHECK constraint.
+    DropConstraint {
+        /// Name of the constraint.
         name: String,
         /// No error when it does not exist.
         if_exists: bool,
@@ -674,7 +949,7 @@ pub enum TableOption {
     AppendMode(bool),
     /// `'merge_mode'`: the way versions of a row are merged.
     MergeMode(MergeMode),
-    /// `'auto_partitioning_..'` and `'hotspot_remedy'`.
+    /// `'auto_partitioning_..'`, `'hotspot_remedy'`, `'keep_together'`, `'pin_expiry'` and `'forecast'`.
     Partitioning(PartitioningOption),
     /// `'advice_off'`: the rules of the advisor that are silent, in upper case, sorted.
     AdviceOff(Vec<String>),
@@ -689,8 +964,17 @@ pub struct DropTable {
     pub tables: Vec<TableName>,
     /// No error when one does not exist.
     pub if_exists: bool,
-    /// CASCADE: the materialized copies of the tables are dropped too.
+    /// CASCADE: the materialized copies of the tables, and the views that read them, are dropped too.
     pub cascade: bool,
+}
+
+/// TRUNCATE of one or more tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truncate {
+    /// The tables to empty.
+    pub tables: Vec<TableName>,
+    /// RESTART IDENTITY: the sequences of their columns begin anew.
+    pub restart_identity: bool,
 }
 
 /// CREATE MATERIALIZED COPY as written; [`CreateCopy::to_new_table`] turns it into the definition for meta.
@@ -700,14 +984,41 @@ pub struct CreateCopy {
     pub name: TableName,
     /// The table whose rows it has.
     pub source: TableName,
+    /// Key and partitions of the copy.
+    pub layout: KeyLayout,
+    /// No error when it exists.
+    pub if_not_exists: bool,
+}
+
+/// PRIMARY KEY and the clauses that divide the rows in its order, as written.
+#[derive(Clone, Debug)]
+pub struct KeyLayout {
     /// The columns of PRIMARY KEY: those of the table's key, in another order.
     pub key: Vec<String>,
     /// The placement of rows.
     pub partitioning: Partitioning,
-    /// The initial partition boundaries, as in [`CreateTable::cuts`].
+    /// The initial partition boundaries; `None`: those of the partitioning.
     pub cuts: Option<Vec<CutTuple>>,
-    /// No error when it exists.
-    pub if_not_exists: bool,
+}
+
+/// ALTER TABLE ... PRIMARY KEY, or an order about such a change.
+#[derive(Clone, Debug)]
+pub struct Rekey {
+    /// The table that gets another key.
+    pub table: TableName,
+    /// No error when it does not exist.
+    pub if_exists: bool,
+    /// The new key, or the order.
+    pub change: RekeyChange,
+}
+
+/// A new key, or an order about the change to it.
+#[derive(Clone, Debug)]
+pub enum RekeyChange {
+    /// PRIMARY KEY with its clauses.
+    Begin(Box<KeyLayout>),
+    /// PAUSE, RESUME, THROTTLE or CANCEL REKEYING.
+    Steer(Steering),
 }
 
 /// DROP MATERIALIZED COPY of one or more copies.
@@ -717,6 +1028,59 @@ pub struct DropCopy {
     pub names: Vec<TableName>,
     /// No error when one does not exist.
     pub if_exists: bool,
+}
+
+/// CREATE [OR REPLACE] VIEW, with the query as a syntax tree.
+#[derive(Clone, Debug)]
+pub struct CreateView {
+    /// The view to create.
+    pub name: TableName,
+    /// Names of its first columns; the others have those of the query.
+    pub columns: Vec<String>,
+    /// True to replace the query of a view that exists.
+    pub or_replace: bool,
+    /// No error when it exists.
+    pub if_not_exists: bool,
+    /// The query whose rows it has.
+    pub query: Query,
+}
+
+/// DROP VIEW of one or more views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropView {
+    /// The views to drop.
+    pub names: Vec<TableName>,
+    /// No error when one does not exist.
+    pub if_exists: bool,
+    /// CASCADE: the views that read them are dropped too.
+    pub cascade: bool,
+}
+
+/// COMMENT ON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment {
+    /// Object that gets the comment.
+    pub object: CommentObject,
+    /// The text; `None`: the comment is removed.
+    pub text: Option<String>,
+}
+
+/// Object of a COMMENT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommentObject {
+    /// A stored table, by name.
+    Table(TableName),
+    /// A view, by name.
+    View(TableName),
+    /// A database, which PostgreSQL calls a schema, folded.
+    Database(String),
+    /// A column of a table or a view.
+    Column {
+        /// The table or view.
+        table: TableName,
+        /// Column name, folded.
+        column: String,
+    },
 }
 
 /// `SHOW SERIES CARDINALITY [EXACT] [ON database] [FROM table]`.
@@ -749,6 +1113,8 @@ pub enum Show {
     },
     /// SHOW CREATE TABLE.
     CreateTable(TableName),
+    /// SHOW CREATE VIEW.
+    CreateView(TableName),
     /// SHOW COLUMNS FROM.
     Columns(TableName),
     /// SHOW PARTITIONS FROM.
@@ -859,19 +1225,34 @@ pub struct Execute {
 pub struct Declare {
     /// The cursor's name.
     pub name: String,
+    /// True if its rows can be fetched in any direction.
+    pub scroll: bool,
     /// True if it outlives its transaction (WITH HOLD).
     pub hold: bool,
     /// The query whose rows it returns.
     pub query: Query,
 }
 
-/// FETCH and MOVE, forward only.
+/// Rows of a cursor that FETCH asks for; a number of rows is `None` for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The next rows.
+    Forward(Option<u64>),
+    /// The rows before, from the nearest one; only of a SCROLL cursor, as all that follow.
+    Backward(Option<u64>),
+    /// The row with a number, from 1, or from the end if it is negative.
+    Absolute(i64),
+    /// The row that is so many rows later, or earlier.
+    Relative(i64),
+}
+
+/// FETCH and MOVE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The cursor's name.
     pub name: String,
-    /// Maximum number of rows; `None` means all remaining ones.
-    pub count: Option<u64>,
+    /// Rows that are fetched.
+    pub direction: Direction,
     /// MOVE: the rows are skipped.
     pub only_move: bool,
 }
@@ -883,8 +1264,10 @@ pub enum Discard {
     All,
     /// Prepared plans.
     Plans,
-    /// Temporary tables and sequences; there are none.
+    /// Temporary tables, which are dropped.
     Temporary,
+    /// The session's memory of the last numbers of sequences.
+    Sequences,
 }
 
 /// ADMIN function(arguments).

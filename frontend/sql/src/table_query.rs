@@ -2,13 +2,13 @@
 //!
 //! sqlparser forgets how the name was quoted, and takes words behind it with it. So the words are replaced before it
 //! reads them, wherever a query may begin: at the start of a statement, behind a parenthesis, a set operation, the WITH
-//! clause, and the FOR of a cursor. A column or an alias called `table` is none of these.
+//! clause, the FOR of a cursor, and the AS of CREATE. A column or an alias called `table` is none of these.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Words by which a statement begins that is a query or has one.
-const FIRST: [Keyword; 8] = [
+const FIRST: [Keyword; 10] = [
     Keyword::SELECT,
     Keyword::WITH,
     Keyword::VALUES,
@@ -17,9 +17,11 @@ const FIRST: [Keyword; 8] = [
     Keyword::COPY,
     Keyword::DECLARE,
     Keyword::DELETE,
+    Keyword::UPDATE,
+    Keyword::CREATE,
 ];
 /// Words that may follow the name of the table.
-const BEHIND: [Keyword; 10] = [
+const BEHIND: [Keyword; 11] = [
     Keyword::ORDER,
     Keyword::LIMIT,
     Keyword::OFFSET,
@@ -30,6 +32,7 @@ const BEHIND: [Keyword; 10] = [
     Keyword::EXCEPT,
     Keyword::ON,
     Keyword::RETURNING,
+    Keyword::WITH,
 ];
 
 /// Writes each `TABLE t` of a statement's tokens out. The new tokens have the place of the word TABLE.
@@ -44,7 +47,9 @@ pub(super) fn written_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     }
     let is_cursor = first.map(keyword) == Some(Keyword::DECLARE);
     let mut written = Vec::with_capacity(tokens.len() + 2);
-    let (mut may_begin, mut is_behind_set, mut has_with) = (true, false, false);
+    // Before its AS, a CREATE has columns and clauses.
+    let mut is_definition = first.map(keyword) == Some(Keyword::CREATE);
+    let (mut may_begin, mut is_behind_set, mut has_with) = (!is_definition, false, false);
     for (index, token) in tokens.iter().enumerate() {
         if !is_significant(token) {
             written.push(token.clone());
@@ -63,10 +68,13 @@ pub(super) fn written_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         let is_set = matches!(word, Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT);
         // UNION ALL, UNION DISTINCT.
         let is_quantifier = is_behind_set && matches!(word, Keyword::ALL | Keyword::DISTINCT);
+        let is_begin = is_definition && word == Keyword::AS;
+        is_definition &= !is_begin;
         may_begin = match token.token {
+            _ if is_definition => false,
             Token::LParen => true,
             Token::RParen => has_with,
-            _ => is_set || is_quantifier || (is_cursor && word == Keyword::FOR),
+            _ => is_begin || is_set || is_quantifier || (is_cursor && word == Keyword::FOR),
         };
         is_behind_set = is_set;
     }
@@ -126,6 +134,12 @@ mod tests {
             ("SELECT k IN (TABLE u) FROM t", "SELECT k IN (SELECT*FROM u) FROM t"),
             ("COPY (TABLE t) TO STDOUT", "COPY (SELECT*FROM t) TO STDOUT"),
             ("DECLARE c CURSOR FOR TABLE t", "DECLARE c CURSOR FOR SELECT*FROM t"),
+            ("CREATE TABLE t (a) AS TABLE u", "CREATE TABLE t (a) AS SELECT*FROM u"),
+            (
+                "CREATE TABLE t AS (TABLE u UNION TABLE v) WITH NO DATA",
+                "CREATE TABLE t AS (SELECT*FROM u UNION SELECT*FROM v) WITH NO DATA",
+            ),
+            ("CREATE TABLE t AS TABLE u WITH DATA", "CREATE TABLE t AS SELECT*FROM u WITH DATA"),
         ] {
             assert_eq!(written(sql), expected);
         }
@@ -134,6 +148,7 @@ mod tests {
             "SELECT count(table), f(1) table FROM t",
             "SELECT \"table\" FROM t WHERE (\"table\") > 1",
             "CREATE TABLE t (table INT)",
+            "CREATE TABLE t AS SELECT a AS table, b FROM u",
             "TABLE t WHERE k = 1",
             "TABLE t AS u",
             "TABLE",

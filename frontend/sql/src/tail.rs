@@ -1,5 +1,5 @@
 //! The notice of CREATE TABLE about a key that grows at its end: rows arrive in order of time and the key begins with
-//! the time, or with a number computed from it, so all new rows go to the last partition and splits never help.
+//! the time, with a number computed from it, or with a counter, so all new rows go to the last partition and splits never help.
 //!
 //! Invariant: every suggested statement is DDL that this version accepts for that table.
 
@@ -9,6 +9,7 @@ use partita_proto::schema::{Column, ColumnType, TableSchema};
 
 use super::column::columns_of;
 use super::identifier::{fold, quote, quote_list};
+use super::sequence_statement::sequence_of;
 use crate::notice::Notice;
 
 /// Partitions that a suggested hash begins with: a few for each node of a small cluster.
@@ -23,6 +24,7 @@ pub(super) fn grows(schema: &TableSchema, placement: &Placement) -> Option<&'sta
     match first.column_type {
         ColumnType::Timestamp(..) => Some("timestamp"),
         ColumnType::Date => Some("date"),
+        _ if first.default.as_deref().and_then(sequence_of).is_some() => Some("counter"),
         _ if whole_number(first.column_type) && is_of_time(first.generated.as_deref()?, schema) => {
             Some("count of time")
         }

@@ -6,6 +6,7 @@ mod fuzz;
 mod indexes;
 mod materialized;
 mod parser;
+mod rekey;
 mod repartition;
 mod round_trip;
 mod values;

@@ -6,7 +6,7 @@
 //! milliseconds of a log store into the year 1970. A notice informs clients that may expect PostgreSQL's microseconds.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use partita_proto::schema::{ColumnType, TextLength, Unit};
+use partita_proto::schema::{ColumnType, JsonType, TextLength, Unit};
 
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
@@ -21,16 +21,12 @@ const TEXT_LENGTH_MAX: u32 = 10_485_760;
 
 /// Types of other databases, with the type to use instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
-    ("json", "STRING"),
-    ("json2", "STRING"),
-    ("jsonb", "STRING"),
+    ("json2", "JSON or JSONB"),
     ("xml", "STRING"),
-    ("uuid", "STRING"),
     ("inet", "STRING"),
     ("enum", "STRING"),
     ("interval", "BIGINT"),
-    ("time", "BIGINT"),
-    ("timetz", "BIGINT"),
+    ("timetz", "TIME, or TIMESTAMP WITH TIME ZONE"),
     ("year", "SMALLINT"),
     ("money", "DECIMAL"),
     ("bit", "BINARY"),
@@ -43,21 +39,42 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("map", "one column for each member"),
 ];
 
+/// The type of a column, with what distinguishes its texts from others.
+pub(super) struct Declared {
+    pub(super) column_type: ColumnType,
+    /// Of VARCHAR(n) and CHAR(n).
+    pub(super) length: Option<TextLength>,
+    /// Of JSON and JSONB.
+    pub(super) json: Option<JsonType>,
+}
+
+impl Declared {
+    /// A type without such parts.
+    pub(super) fn plain(column_type: ColumnType) -> Self {
+        Self { column_type, length: None, json: None }
+    }
+}
+
 impl Tokens<'_> {
-    /// Takes a type of values; a length is ignored.
+    /// Takes a type of values; a length is ignored. JSON is refused, because its values are not any texts.
     pub(super) fn column_type(
         &mut self,
         notices: &mut Vec<Notice>,
     ) -> Result<ColumnType, SqlError> {
-        Ok(self.declared_type(notices)?.0)
+        let json_type = self.unsupported("JSON as the type of this value");
+        let declared = self.declared_type(notices)?;
+        if declared.json.is_some() {
+            return Err(json_type);
+        }
+        Ok(declared.column_type)
     }
 
-    /// Takes a column type, and the length of a text. Parts of it that are not stored are reported in `notices`.
+    /// Takes a column type. Parts of it that are not stored are reported in `notices`.
     pub(super) fn declared_type(
         &mut self,
         notices: &mut Vec<Notice>,
-    ) -> Result<(ColumnType, Option<TextLength>), SqlError> {
-        let mut length = None;
+    ) -> Result<Declared, SqlError> {
+        let (mut length, mut json) = (None, None);
         // The name decides; names of other databases' types are refused.
         let name = match &self.peek().token {
             Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
@@ -91,6 +108,11 @@ impl Tokens<'_> {
                 "string" | "text" | "utf8" | "tinytext" | "mediumtext" | "longtext" => {
                     ColumnType::String
                 }
+                "json" | "jsonb" => {
+                    let is_binary = name == "jsonb";
+                    json = Some(if is_binary { JsonType::Jsonb } else { JsonType::Json });
+                    ColumnType::String
+                }
                 "varchar" | "char" | "character" | "bpchar" | "nvarchar" | "nchar" => {
                     let varying = self.take(&["varying"]);
                     length = self.text_length(&name, varying)?;
@@ -104,6 +126,8 @@ impl Tokens<'_> {
                     ColumnType::Binary
                 }
                 "date" | "date32" => ColumnType::Date,
+                "uuid" => ColumnType::Uuid,
+                "time" => self.time_modifiers()?,
                 _ => match moment(&name) {
                     Some(moment) => self.timestamp_modifiers(moment, notices)?,
                     None => return Err(unknown),
@@ -116,7 +140,7 @@ impl Tokens<'_> {
                 .unsupported("an array as a column")
                 .with_hint("use one column for each member, or one row"));
         }
-        Ok((column_type, length))
+        Ok(Declared { column_type, length, json })
     }
 
     /// Takes `(n)`.
@@ -184,6 +208,21 @@ impl Tokens<'_> {
             None => return Ok(None),
         };
         Ok(Some(TextLength { characters, fixed }))
+    }
+
+    /// Takes `(6)` and WITHOUT TIME ZONE after TIME.
+    fn time_modifiers(&mut self) -> Result<ColumnType, SqlError> {
+        let wrong = self.unsupported("a TIME of other than 6 digits");
+        if !matches!(self.modifier()?, None | Some(6)) {
+            return Err(wrong);
+        }
+        if self.at("with") {
+            return Err(self
+                .unsupported("type TIME WITH TIME ZONE")
+                .with_hint("use TIME, or TIMESTAMP WITH TIME ZONE"));
+        }
+        self.take(&["without", "time", "zone"]);
+        Ok(ColumnType::Time)
     }
 
     /// Takes `(digits)` and WITH or WITHOUT TIME ZONE.

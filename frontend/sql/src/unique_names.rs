@@ -153,11 +153,11 @@ pub(super) fn name(expr: &Expr) -> String {
 
 fn without_casts(expr: &Expr) -> Expr {
     // Subqueries have the same name whatever they ask.
-    let named = |name: String| Expr::Identifier(Ident::new(name));
+    let identifier = |name: String| Expr::Identifier(Ident::new(name));
     match expr {
-        Expr::Subquery(_) => named("(<subquery>)".to_owned()),
-        Expr::Exists { negated, .. } => named(format!("{negated} EXISTS")),
-        Expr::InSubquery { expr, negated, .. } => named(format!("{negated} {expr} IN")),
+        Expr::Subquery(_) => identifier("(<subquery>)".to_owned()),
+        Expr::Exists { negated, .. } => identifier(format!("{negated} EXISTS")),
+        Expr::InSubquery { expr, negated, .. } => identifier(format!("{negated} {expr} IN")),
         Expr::Cast { expr, .. } | Expr::Nested(expr) => without_casts(expr),
         Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
         expr => expr.clone(),

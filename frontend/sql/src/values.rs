@@ -22,10 +22,11 @@ use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{Column, ColumnType, Unit};
-use partita_worker::Zone;
+use partita_worker::{UuidFunction, Zone};
 
 use super::column_builder::{ColumnBuilder, Integer, rescale};
 use super::cursor::Cursor;
+use super::sequence_statement::is_counter;
 use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, GENERATED_ALWAYS, INVALID_TEXT, SqlError};
 use partita_worker::bytes::parse_hex;
@@ -257,6 +258,14 @@ impl<'a> Rows<'a> {
             if sink.defaults == self.count {
                 continue;
             }
+            if sink.defaults > 0 && sink.column.default.as_deref().is_some_and(is_counter) {
+                let message = format!(
+                    "DEFAULT of column \"{}\" in some rows of VALUES and values in others is not supported",
+                    sink.column.name
+                );
+                let error = SqlError::new(FEATURE_NOT_SUPPORTED, message);
+                return Err(error.with_hint("use an INSERT of its own for the rows with values"));
+            }
             // NOT NULL is checked when the batch is complete.
             fields.push(Field::new(&sink.column.name, sink.column.column_type.arrow(), true));
             arrays.push(sink.builder.finish()?);
@@ -274,16 +283,15 @@ fn after_rows(cursor: &mut Cursor<'_>) -> Stop {
     cursor.skip_blank();
     let next = cursor.word().map(str::to_ascii_lowercase);
     match (word.as_deref(), next.as_deref()) {
-        (Some("on"), Some("conflict" | "duplicate")) => Stop::wrong(on_conflict(), begin),
-        (Some("returning"), _) => Stop::wrong(SqlError::unsupported("INSERT ... RETURNING"), begin),
+        (Some("on"), Some("duplicate")) => Stop::wrong(on_duplicate(), begin),
         _ => Stop::NotSimple,
     }
 }
 
-/// The error of all forms of ON CONFLICT.
-pub(super) fn on_conflict() -> SqlError {
-    SqlError::unsupported("INSERT ... ON CONFLICT")
-        .with_hint("INSERT replaces the row of the same key, unless the table is append-only")
+/// The error of MySQL's form of ON CONFLICT.
+pub(super) fn on_duplicate() -> SqlError {
+    SqlError::unsupported("INSERT ... ON DUPLICATE KEY UPDATE")
+        .with_hint("INSERT replaces the row of the same key; ON CONFLICT DO UPDATE changes it")
 }
 
 /// Appends a value to a column.
@@ -306,9 +314,12 @@ fn append(
                 let sign = if integer.negative { "-" } else { "" };
                 builder.append_text(&format!("{sign}{}", integer.magnitude), false)
             }
-            ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Date => {
-                return Err(Stop::NotSimple);
-            }
+            ColumnType::Bool
+            | ColumnType::String
+            | ColumnType::Binary
+            | ColumnType::Date
+            | ColumnType::Uuid
+            | ColumnType::Time => return Err(Stop::NotSimple),
             _ => builder.append_integer(*integer),
         },
         Cell::Number(text) => match column_type {
@@ -319,7 +330,12 @@ fn append(
             _ if text.bytes().all(|b| b.is_ascii_digit() || b == b'-')
                 && !matches!(
                     column_type,
-                    ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Date
+                    ColumnType::Bool
+                        | ColumnType::String
+                        | ColumnType::Binary
+                        | ColumnType::Date
+                        | ColumnType::Uuid
+                        | ColumnType::Time
                 ) =>
             {
                 builder.append_number(text)
@@ -371,6 +387,15 @@ fn append_default(sink: &mut Sink<'_>, time: StatementTime) -> Result<(), Stop> 
         sink.builder.append_null();
         return Ok(());
     };
+    // A new UUID, made here: a statement may have values in other rows.
+    if let Some(function) = UuidFunction::of_default(default) {
+        return sink.builder.append_bytes(&function.call()).map_err(|error| Stop::wrong(error, 0));
+    }
+    // The number comes with the complete row; there is none if another row has a value.
+    if is_counter(default) {
+        sink.builder.append_null();
+        return Ok(());
+    }
     let mut cursor = Cursor::new(default);
     cursor.skip_blank();
     let (cell, cast) = cell(&mut cursor, &mut None)?;
@@ -533,7 +558,7 @@ fn word_cell<'t>(
         }
     }
     // Types before strings, and CAST.
-    if is("date") || is("timestamp") || is("timestamptz") {
+    if ["date", "time", "timestamp", "timestamptz", "uuid"].into_iter().any(is) {
         cursor.skip_blank();
         if cursor.peek() != Some(b'\'') {
             return Err(Stop::NotSimple);

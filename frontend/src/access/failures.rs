@@ -150,13 +150,13 @@ impl Failures {
     /// Decides on an attempt to sign in before its password is tested, and charges it.
     pub fn admit(&mut self, address: IpAddr, name: &str, now: Instant) -> Admission {
         let network = Key::network(address);
-        let named = network.with_name(name);
+        let name_key = network.with_name(name);
         let delay = |key: &Key, rate: &Rate| {
             let full_at = self.buckets.get(key).map_or(now, |bucket| bucket.full_at);
             rate.delay(full_at, now)
         };
-        let is_known = self.is_known(&named);
-        let named_delay = delay(&named, &self.limits.name);
+        let is_known = self.is_known(&name_key);
+        let named_delay = delay(&name_key, &self.limits.name);
         let network_delay =
             if is_known { Duration::ZERO } else { delay(&network, &self.limits.network) };
         // Both decide before either is charged.
@@ -171,7 +171,7 @@ impl Failures {
         if !is_known {
             self.charge(network, self.limits.network, now);
         }
-        self.charge(named, self.limits.name, now);
+        self.charge(name_key, self.limits.name, now);
         let delay = named_delay.max(network_delay);
         if delay.is_zero() { Admission::Now } else { Admission::After(delay) }
     }
@@ -179,15 +179,15 @@ impl Failures {
     /// Notes that the password of an admitted attempt was right.
     pub fn succeeded(&mut self, address: IpAddr, name: &str, now: Instant) {
         let network = Key::network(address);
-        let named = network.with_name(name);
+        let name_key = network.with_name(name);
         // Only an attempt of an unknown name was charged to the network.
-        if !self.is_known(&named)
+        if !self.is_known(&name_key)
             && let Some(bucket) = self.buckets.get_mut(&network)
         {
             let refunded = bucket.full_at.checked_sub(self.limits.network.interval);
             bucket.full_at = refunded.unwrap_or(now);
         }
-        let bucket = self.touch(named, now);
+        let bucket = self.touch(name_key, now);
         bucket.full_at = now;
         bucket.has_succeeded = true;
     }
@@ -197,8 +197,8 @@ impl Failures {
         self.buckets.len()
     }
 
-    fn is_known(&self, named: &Key) -> bool {
-        self.buckets.get(named).is_some_and(|bucket| bucket.has_succeeded)
+    fn is_known(&self, key: &Key) -> bool {
+        self.buckets.get(key).is_some_and(|bucket| bucket.has_succeeded)
     }
 
     fn charge(&mut self, key: Key, rate: Rate, now: Instant) {

@@ -27,13 +27,14 @@ pub(crate) fn with_object(
         Ddl::CreateDatabase { .. }
         | Ddl::Access(_)
         | Ddl::Task(_)
+        | Ddl::Sequence(_)
         | Ddl::Copy(_)
         | Ddl::Checked(_) => {
             return Ok(Some(ddl));
         }
-        Ddl::AlterDatabase { name, .. } | Ddl::DropDatabase { name, .. } => {
-            database(catalog, permit, name)
-        }
+        Ddl::AlterDatabase { name, .. }
+        | Ddl::CommentDatabase { name, .. }
+        | Ddl::DropDatabase { name, .. } => database(catalog, permit, name),
         // A copy needs its source only, which is named by its id.
         Ddl::CreateTable { table, .. } if table.copy_of.is_some() => {
             let source = table.copy_of.filter(|source| permit.covers(*source, Action::Own));

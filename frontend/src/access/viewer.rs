@@ -29,7 +29,8 @@ use datafusion::catalog::Session;
 use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::access::{
-    Access, Action, Denied, Identity, Need, Object, Permit, Sight, check, sight, sights, visible,
+    Access, Action, Denied, Identity, Need, Object, Permit, RowPredicate, Sight, check,
+    check_through, sight, sight_through, sights, visible,
 };
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{RoleId, TableId};
@@ -38,6 +39,7 @@ use partita_proto::materialized::CopyOf;
 use crate::access::peer;
 use crate::audit::Origin;
 use crate::error::SqlError;
+use crate::temporary::TemporaryTables;
 use crate::view::ClusterView;
 
 /// SQLSTATE of an action that is not permitted.
@@ -188,6 +190,7 @@ pub struct Viewer {
     last: Mutex<Weak<Seen>>,
     /// Address of the client for which it was made.
     peer: Option<IpAddr>,
+    temporary: TemporaryTables,
 }
 
 impl fmt::Debug for Viewer {
@@ -203,12 +206,18 @@ impl Viewer {
         identity: Identity,
     ) -> Arc<Self> {
         let (identity, last) = (Mutex::new(identity), Mutex::default());
-        Arc::new(Self { view, shared, identity, last, peer: peer::current() })
+        let temporary = TemporaryTables::default();
+        Arc::new(Self { view, shared, identity, last, peer: peer::current(), temporary })
     }
 
     /// The identity, with the current role.
     pub fn identity(&self) -> Identity {
         *self.identity.lock()
+    }
+
+    /// The temporary tables of the session.
+    pub(crate) fn temporary(&self) -> &TemporaryTables {
+        &self.temporary
     }
 
     /// The identity, and the address of its client.
@@ -278,6 +287,29 @@ impl Viewer {
         check(&catalog.access, &self.identity(), now_ms(), &needs)
             .map(|permit| permit.at_peer(self.peer))
             .map_err(|refusal| Error::from(self.shown(refusal, &needs)).into())
+    }
+
+    /// The part of a table that the identity sees through a view of `owner`.
+    pub(crate) fn sight_through(&self, owner: RoleId, database: &Database, table: &Table) -> Sight {
+        let catalog = self.view.catalog();
+        let Some(table) = source_of(&catalog, table) else { return Sight::None };
+        sight_through(&catalog.access, &self.identity(), now_ms(), owner, database, table)
+    }
+
+    /// Checks that the identity may do these things through a view of `owner`, and returns the predicates that the reads
+    /// must apply, by table.
+    ///
+    /// # Errors
+    /// 42501 when the owner may not, and 28000 when the identity is no longer valid.
+    pub(crate) fn check_through(
+        &self,
+        owner: RoleId,
+        needs: &[Need],
+    ) -> Result<BTreeMap<TableId, RowPredicate>, SqlError> {
+        let catalog = self.view.catalog();
+        let needs = with_sources(&catalog, needs)?;
+        check_through(&catalog.access, &self.identity(), now_ms(), owner, &needs)
+            .map_err(|refusal| Error::from(refusal).into())
     }
 
     /// The refusal, with the name of a database in which the identity sees a table: it is not hidden then. Neither is a

@@ -42,12 +42,15 @@ struct Reports {
     sampled: Option<Arc<LoadReport>>,
 }
 
-/// Tables of a catalog of which a viewer sees all rows, without those that only keep the rows of another one from before a
-/// change of its placement.
+/// Tables of a catalog of which a viewer sees all rows, without views, and without those that only keep the rows of another
+/// one from before a change of its placement.
 fn tables<'c>(viewer: &Viewer, catalog: &'c Catalog) -> Vec<&'c Arc<Table>> {
     let all_tables = || catalog.tables.values().flat_map(BTreeMap::values);
     let former: HashSet<TableId> = all_tables().filter_map(|table| table.former).collect();
-    let is_shown = |table: &&Arc<Table>| !former.contains(&table.id) && sees_all(viewer, table.id);
+    let is_shown = |table: &&Arc<Table>| {
+        let is_stored = !former.contains(&table.id) && table.schema.view.is_none();
+        is_stored && sees_all(viewer, table.id)
+    };
     all_tables().filter(is_shown).collect()
 }
 
@@ -241,10 +244,13 @@ fn add_designs(facts: &mut TableFacts, sources: &Sources, table: &Table, report:
             let statements = (!choice.is_today)
                 .then(|| qualified_statements(table, &choice.design, cuts))
                 .flatten();
-            // Another placement is refused for a table that copies follow; a split is not.
+            // Another placement of new rows is refused for a table that copies follow; a split is not, and a table that
+            // keeps one row per key is re-keyed with them.
             let is_split = matches!(choice.design, Design::Range { .. });
-            let statements = statements
-                .filter(|script| facts.copies.is_empty() || is_split || !script.is_complete);
+            let is_moved = !table.schema.options.append_mode;
+            let statements = statements.filter(|script| {
+                facts.copies.is_empty() || is_split || is_moved || !script.is_complete
+            });
             let cost = mean_cost(&shapes, choice).map(|cost| cost.partitions);
             DesignFacts {
                 clauses: clauses(table, &choice.design),

@@ -131,7 +131,7 @@ pub(crate) async fn advice_history(
     let tables = states(catalog, &present);
     let row = |applied: Applied| -> Option<Vec<Cell>> {
         let state = tables.get(&applied.table)?;
-        let later = state.totals.since(&applied.baseline).means();
+        let means = state.totals.since(&applied.baseline).means();
         let bytes = |bytes: Option<u64>| Cell::Float(bytes.map(|bytes| bytes as f64));
         let Applied {
             rule,
@@ -153,13 +153,13 @@ pub(crate) async fn advice_history(
             ddl.into(),
             Cell::Time(Some(applied_ms)),
             earlier.rows.into(),
-            later.rows.into(),
+            means.rows.into(),
             bytes(bytes_before),
             bytes(state.bytes),
             earlier.partitions.into(),
-            later.partitions.into(),
+            means.partitions.into(),
             earlier.milliseconds.into(),
-            later.milliseconds.into(),
+            means.milliseconds.into(),
             predicted.into(),
             n_eff_before.into(),
             n_eff_predicted.into(),
@@ -168,8 +168,8 @@ pub(crate) async fn advice_history(
     };
     let history = sources.advisor.history();
     // Figures of statements are those of others.
-    let shown = if viewer.monitors() { history } else { Vec::new() };
-    batch(&schema(ADVICE_HISTORY), shown.into_iter().filter_map(row).collect())
+    let records = if viewer.monitors() { history } else { Vec::new() };
+    batch(&schema(ADVICE_HISTORY), records.into_iter().filter_map(row).collect())
 }
 
 /// Findings about one table.

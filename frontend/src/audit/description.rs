@@ -5,8 +5,9 @@
 
 use partita_proto::access::{AccessChange, Grantee, RoleEdit, Target, TokenEdit};
 use partita_proto::catalog::Catalog;
-use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TaskId};
-use partita_proto::materialized::CopyChange;
+use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, SequenceId, TaskId};
+use partita_proto::materialized::{CopyChange, Steering};
+use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, Ddl, TableChange};
 use partita_proto::task::{TaskChange, TaskEdit};
 
@@ -59,19 +60,32 @@ impl Description {
         match ddl {
             Ddl::CreateDatabase { name, .. } => Self::of_database("CREATE DATABASE", name),
             Ddl::AlterDatabase { name, .. } => Self::of_database("ALTER DATABASE", name),
+            Ddl::CommentDatabase { name, .. } => Self::of_database("COMMENT ON DATABASE", name),
             Ddl::MakeExplicit { name } => {
                 Self::of_database("ALTER DATABASE", name).with_detail("EXPLICIT SCHEMA".to_owned())
             }
             Ddl::DropDatabase { name, .. } => Self::of_database("DROP DATABASE", name),
+            Ddl::CreateTable { table, .. } if table.rekeys => {
+                let source = table.copy_of.and_then(|source| catalog.table_by_id(source));
+                let name = source.map_or(&table.name, |source| &source.name);
+                Self::of_table("ALTER TABLE", &table.database, name)
+                    .with_detail("PRIMARY KEY".to_owned())
+            }
             Ddl::CreateTable { table, .. } => {
-                let is_copy = table.copy_of.is_some();
-                let action = if is_copy { "CREATE MATERIALIZED COPY" } else { "CREATE TABLE" };
+                let action = match (table.copy_of, &table.schema.view) {
+                    (Some(_), _) => "CREATE MATERIALIZED COPY",
+                    (None, Some(_)) => "CREATE VIEW",
+                    (None, None) => "CREATE TABLE",
+                };
                 Self::of_table(action, &table.database, &table.name)
             }
             Ddl::DropTable { database, name, .. } => {
                 let table = catalog.table(database, name);
-                let is_copy = table.is_some_and(|table| table.copy.is_some());
-                let action = if is_copy { "DROP MATERIALIZED COPY" } else { "DROP TABLE" };
+                let action = match table {
+                    Some(table) if table.copy.is_some() => "DROP MATERIALIZED COPY",
+                    Some(table) if table.schema.view.is_some() => "DROP VIEW",
+                    _ => "DROP TABLE",
+                };
                 Self::of_table(action, database, name)
             }
             Ddl::TruncateTable { database, name, .. } => {
@@ -82,6 +96,7 @@ impl Description {
             }
             Ddl::Access(change) => of_access(catalog, change),
             Ddl::Task(change) => of_task(catalog, change),
+            Ddl::Sequence(change) => of_sequence(catalog, change),
             Ddl::Copy(change) => of_copy(catalog, change),
             Ddl::Checked(checked) => Self::of_change(catalog, &checked.ddl),
         }
@@ -133,6 +148,14 @@ fn table_change(change: &TableChange) -> String {
             format!("ALTER COLUMN {column} UNSET {} INDEX", kind.sql())
         }
         TableChange::SetOptions(_) => "SET options".to_owned(),
+        TableChange::SetView { .. } => "AS query".to_owned(),
+        TableChange::MoveColumn { column, after: Some(predecessor) } => {
+            format!("COLUMN {column} AFTER {predecessor}")
+        }
+        TableChange::MoveColumn { column, after: None } => format!("COLUMN {column} FIRST"),
+        TableChange::AddCheck(check) => format!("ADD CONSTRAINT {} CHECK", check.name),
+        TableChange::DropCheck(name) => format!("DROP CONSTRAINT {name}"),
+        TableChange::SetComment { column, .. } => format!("COMMENT ON COLUMN {column}"),
         TableChange::Rename(name) => format!("RENAME TO {name}"),
         TableChange::Repartition { .. } => "PARTITION BY".to_owned(),
     }
@@ -199,6 +222,28 @@ fn of_access(catalog: &Catalog, change: &AccessChange) -> Description {
 }
 
 /// A change of a task. Of its statement, token and address there is only the host of the address.
+fn of_sequence(catalog: &Catalog, change: &SequenceChange) -> Description {
+    let describe = |action: &'static str, name: &str, database: DatabaseId| {
+        let mut databases = catalog.databases.values();
+        let database = databases.find(|candidate| candidate.id == database);
+        let description = Description::new(Event::Ddl, action, format!("sequence {name}"));
+        Description { database: database.map(|database| database.name.clone()), ..description }
+    };
+    let existing = |action: &'static str, id: SequenceId| match catalog.sequences.get(&id) {
+        Some(sequence) => describe(action, &sequence.name, sequence.database),
+        None => Description::new(Event::Ddl, action, format!("sequence {id}")),
+    };
+    match change {
+        SequenceChange::Create { sequence, .. } => {
+            describe("CREATE SEQUENCE", &sequence.name, sequence.database)
+        }
+        SequenceChange::Alter { sequence, .. } => existing("ALTER SEQUENCE", *sequence),
+        SequenceChange::Drop { sequence } => existing("DROP SEQUENCE", *sequence),
+        SequenceChange::Set { sequence, .. } => existing("SET SEQUENCE", *sequence),
+        SequenceChange::Allot { sequence, .. } => existing("ADVANCE SEQUENCE", *sequence),
+    }
+}
+
 fn of_task(catalog: &Catalog, change: &TaskChange) -> Description {
     let name_of = |id: DatabaseId| {
         let mut databases = catalog.databases.values();
@@ -229,14 +274,34 @@ fn of_task(catalog: &Catalog, change: &TaskChange) -> Description {
 
 /// A change of the state of a copy.
 fn of_copy(catalog: &Catalog, change: &CopyChange) -> Description {
+    let copy = catalog.table_by_id(change.copy());
+    if let CopyChange::Steer { steering, .. } = change {
+        let source = copy.and_then(|copy| catalog.table_by_id(copy.copy.as_ref()?.source));
+        let detail = match steering {
+            Steering::Pause => "PAUSE REKEYING".to_owned(),
+            Steering::Resume => "RESUME REKEYING".to_owned(),
+            Steering::Throttle(rows_per_second) => format!("THROTTLE REKEYING {rows_per_second}"),
+            Steering::Cancel => "CANCEL REKEYING".to_owned(),
+        };
+        let description = match source {
+            Some(table) => Description::of_table("ALTER TABLE", &table.database, &table.name),
+            None => Description::new(Event::Ddl, "ALTER TABLE", format!("table {}", change.copy())),
+        };
+        return description.with_detail(detail);
+    }
     let action = match change {
         CopyChange::Take { .. } | CopyChange::Beat { .. } | CopyChange::Finish { .. } => {
             "FILL MATERIALIZED COPY"
         }
         CopyChange::Lose { .. } => "LOSE MATERIALIZED COPY",
         CopyChange::Replace { .. } => "REPLACE MATERIALIZED COPY",
+        CopyChange::Steer { .. }
+        | CopyChange::Switch { .. }
+        | CopyChange::Exchange { .. }
+        | CopyChange::Reopened { .. }
+        | CopyChange::Discard { .. } => "SWITCH REKEYED TABLE",
     };
-    match catalog.table_by_id(change.copy()) {
+    match copy {
         Some(table) => Description::of_table(action, &table.database, &table.name),
         None => Description::new(Event::Ddl, action, format!("table {}", change.copy())),
     }
@@ -259,6 +324,17 @@ fn of_target(catalog: &Catalog, action: &'static str, target: Target) -> Descrip
             Some(table) => describe(format!("table {}", table.name)).within(&table.database),
             None => describe(format!("table {id}")),
         },
+        Target::Sequence(id) => {
+            let Some(sequence) = catalog.sequences.get(&id) else {
+                return describe(format!("sequence {id}"));
+            };
+            let described = describe(format!("sequence {}", sequence.name));
+            let mut databases = catalog.databases.values();
+            match databases.find(|database| database.id == sequence.database) {
+                Some(database) => described.within(&database.name),
+                None => described,
+            }
+        }
     }
 }
 

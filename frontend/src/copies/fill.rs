@@ -28,12 +28,13 @@ use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
 use partita_proto::id::{Epoch, PartitionId, TableId};
 use partita_proto::materialized::{Capture, CaptureOrder, CopyChange, CopyState, Position, Ship};
-use partita_proto::service::{DataService, Ddl, ScanReply, ScanRequest, WriteKind};
+use partita_proto::service::{DataService, Ddl, ReadFrom, ScanReply, ScanRequest, WriteKind};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::Copies;
 use super::leader::SourcePartition;
+use super::pace::Pace;
 use super::ship::{NO_CHANGES, NotShipped, failure_of};
 use crate::access::random;
 use crate::ingest::size::slices;
@@ -51,8 +52,16 @@ const ROWS_BYTES: usize = 4 << 20;
 /// looks.
 const CAUGHT_UP: Duration = Duration::from_millis(500);
 const LOOKS_MAX: u32 = 20;
+/// The same for a re-keying, for so many looks: writers should not notice it.
+const CAUGHT_UP_CLOSELY: Duration = Duration::from_millis(20);
+const CLOSE_LOOKS_MAX: u32 = 15;
 /// Pause before meta is asked again to finish a copy. (Unit tests do not wait.)
 const FINISH_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 500 });
+
+/// Time within which changes must have been shipped, for writes to begin to wait for the copy after this look.
+fn caught_up(is_rekeying: bool, look: u32) -> Duration {
+    if is_rekeying && look < CLOSE_LOOKS_MAX { CAUGHT_UP_CLOSELY } else { CAUGHT_UP }
+}
 
 impl Copies {
     /// Fills a copy, if nobody else does. Ends when the copy is in step or lost, or is another frontend's.
@@ -75,12 +84,18 @@ impl Copies {
         }
         info!(copy = %copy.name, id = %copy.id, "filling a materialized copy");
         self.filled.lock().insert(copy.id, 0);
+        let pace = Pace::new();
         let result = tokio::select! {
-            result = self.fill_all(&copy, filler) => result,
-            reason = self.beat(copy.id, filler) => Err(reason),
+            result = self.fill_all(&copy, filler, &pace) => result,
+            reason = self.beat(copy.id, filler, &pace) => Err(reason),
         };
         match result {
-            Ok(()) => info!(copy = %copy.name, id = %copy.id, "a materialized copy is in step"),
+            Ok(()) => {
+                info!(copy = %copy.name, id = %copy.id, "a materialized copy is in step");
+                if copy.copy.as_ref().is_some_and(|copy| copy.is_rekeying()) {
+                    Arc::clone(&self).switch(Arc::clone(&copy)).await;
+                }
+            }
             Err(reason) => {
                 // Without meta's word, the copy is replaced when its filler has been silent for a while.
                 if let Err(error) = self.lose(copy.id, reason).await {
@@ -92,11 +107,10 @@ impl Copies {
     }
 
     /// Gives signs of life until meta no longer takes them. Returns the reason.
-    async fn beat(&self, copy: TableId, filler: u64) -> String {
-        for beat in 1.. {
+    async fn beat(&self, copy: TableId, filler: u64, pace: &Pace) -> String {
+        loop {
             sleep(BEAT_EVERY).await;
-            let change = Ddl::Copy(CopyChange::Beat { copy, filler, beat });
-            match self.meta.change(change).await {
+            match self.tell_progress(copy, filler, pace).await {
                 // Meta may answer in time the next time.
                 Ok(true) | Err(_) => {}
                 Ok(false) => break,
@@ -105,9 +119,15 @@ impl Copies {
         "the copy is no longer filled by this frontend".to_owned()
     }
 
-    async fn fill_all(self: &Arc<Self>, copy: &Arc<Table>, filler: u64) -> Result<(), String> {
+    async fn fill_all(
+        self: &Arc<Self>,
+        copy: &Arc<Table>,
+        filler: u64,
+        pace: &Pace,
+    ) -> Result<(), String> {
         let source = copy.copy.as_ref().map(|state| state.source);
         let source = source.ok_or_else(|| "the table is no copy".to_owned())?;
+        let is_rekeying = copy.copy.as_ref().is_some_and(|copy| copy.is_rekeying());
         let mut waiting: BTreeSet<PartitionId> = BTreeSet::new();
         loop {
             let catalog = self.view.catalog();
@@ -122,6 +142,10 @@ impl Copies {
                 .map(|partition| SourcePartition { table: source, partition })
                 .collect();
             if new.is_empty() {
+                if is_rekeying {
+                    // The number of all rows. Without it, that of a few seconds ago is shown.
+                    let _shown = self.tell_progress(copy.id, filler, pace).await.is_ok();
+                }
                 let partitions = waiting.iter().copied().collect();
                 let finish = CopyChange::Finish { copy: copy.id, filler, partitions };
                 match self.meta.change(Ddl::Copy(finish)).await {
@@ -136,8 +160,8 @@ impl Copies {
                 continue;
             }
             // The rows of all of them come before the changes of any.
-            self.each(&new, |source| self.fill_partition(copy, source)).await?;
-            self.each(&new, |source| self.put_in_step(copy.id, source)).await?;
+            self.each(&new, |source| self.fill_partition(copy, source, pace)).await?;
+            self.each(&new, |source| self.put_in_step(copy.id, source, is_rekeying)).await?;
             waiting.extend(new.iter().map(|source| source.partition));
             self.filled.lock().insert(copy.id, waiting.len() as u64);
         }
@@ -162,6 +186,7 @@ impl Copies {
         &self,
         copy: &Arc<Table>,
         source: SourcePartition,
+        pace: &Pace,
     ) -> Result<(), String> {
         let Some(epoch) = self.begin(copy.id, source).await.map_err(|error| error.to_string())?
         else {
@@ -174,6 +199,7 @@ impl Copies {
             while let Some(batch) = rows.next().await {
                 let batch = batch.map_err(|error| error.to_string())?;
                 for rows in slices(batch, ROWS_BYTES) {
+                    self.take_turn(copy.id, pace, rows.num_rows() as u64).await;
                     let from = Position { index, part };
                     part += 1;
                     let to = Position { index, part };
@@ -227,6 +253,10 @@ impl Copies {
                     parallelism: 1,
                     newest_only: false,
                     probes: Vec::new(),
+                    read_from: ReadFrom::Leader,
+                    first_by_time: None,
+                    order: None,
+                    for_update: false,
                 };
                 service.fill(copy, scan).await
             }
@@ -254,37 +284,49 @@ impl Copies {
         self: &Arc<Self>,
         copy: TableId,
         source: SourcePartition,
+        is_rekeying: bool,
     ) -> Result<(), String> {
-        for _ in 0..LOOKS_MAX {
+        for look in 0..LOOKS_MAX {
             let began = Instant::now();
-            self.catch_up(copy, source).await?;
-            if began.elapsed() < CAUGHT_UP {
+            self.catch_up(copy, source).await.map_err(NotShipped::reason)?;
+            if began.elapsed() < caught_up(is_rekeying, look) {
                 break;
             }
         }
         let sync = self.capture(source, copy, Capture::Sync).await;
         sync.map_err(|error| error.to_string())?;
         // From here on a write is acknowledged only when the copy has it: what was written before is shipped now.
-        match self.catch_up(copy, source).await? {
+        match self.catch_up(copy, source).await.map_err(NotShipped::reason)? {
             true => Ok(()),
             false => Err("the writes of the source do not wait for the copy".to_owned()),
         }
     }
 
     /// Ships the changes of a source partition up to its last one now. Returns whether its writes wait for the copy.
-    async fn catch_up(
+    pub(super) async fn catch_up(
         self: &Arc<Self>,
         copy: TableId,
         source: SourcePartition,
-    ) -> Result<bool, String> {
-        let changes = self.changes(source, copy, (NO_CHANGES, 0)).await;
-        let changes = changes.map_err(|error| error.to_string())?;
+    ) -> Result<bool, NotShipped> {
+        let changes = self.changes(source, copy, (NO_CHANGES, 0)).await?;
         // Of a partition that was split off and has no changes yet, the parent ships all there is.
         if changes.shipped < changes.last {
             let deadline = Instant::now() + STEP_WAIT;
-            let drained = self.drain(source, copy, changes.last, deadline).await;
-            drained.map_err(NotShipped::reason)?;
+            self.drain(source, copy, changes.last, deadline).await?;
         }
         Ok(changes.sync)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_of_a_table_that_is_rekeyed_wait_less_if_that_can_be_had() {
+        assert_eq!(caught_up(false, 0), CAUGHT_UP);
+        assert_eq!(caught_up(true, 0), CAUGHT_UP_CLOSELY);
+        // A cluster that is slow, or busy, gets there too.
+        assert_eq!(caught_up(true, LOOKS_MAX - 1), CAUGHT_UP);
     }
 }

@@ -230,11 +230,15 @@ impl Copies {
     ) -> Result<(), SqlError> {
         let deadline = Instant::now() + COPY_WAIT;
         let reason = loop {
-            if self.is_lost(source.table, copy).await {
+            // The table has all changes of its former partitions.
+            if self.state_of(copy) == Some(CopyState::Retired)
+                || self.is_lost(source.table, copy).await
+            {
                 return Ok(());
             }
             match self.drain(source, copy, index, deadline).await {
                 Ok(()) => return Ok(()),
+                Err(_) if self.state_of(copy) == Some(CopyState::Retired) => return Ok(()),
                 Err(NotShipped::Missing) if Instant::now() < deadline => {
                     // The catalog is about to show the copy.
                     let version = self.view.catalog().version;
@@ -250,9 +254,9 @@ impl Copies {
     /// nothing.
     async fn is_lost(&self, source: TableId, copy: TableId) -> bool {
         let is_lost = match self.state_of(copy) {
-            Some(state) => state == CopyState::Lost,
+            Some(state) => state.is_given_up(),
             None => match self.confirmations.states(&[copy]).await {
-                Ok(states) => states.get(&copy).is_none_or(|state| *state == CopyState::Lost),
+                Ok(states) => states.get(&copy).is_none_or(|state| state.is_given_up()),
                 Err(_) => false,
             },
         };
@@ -342,8 +346,12 @@ impl Copies {
                 Some(NotShipped::Late(reason)) if Instant::now() + PAUSE >= deadline => {
                     return Err(NotShipped::Late(reason));
                 }
-                // Another frontend may have found it lost.
-                Some(NotShipped::Late(_)) if self.state_of(copy) == Some(CopyState::Lost) => {
+                // Another frontend may have found it lost, or had it take its source's place.
+                Some(NotShipped::Late(_))
+                    if self.state_of(copy).is_some_and(|state| {
+                        state.is_given_up() || state == CopyState::Retired
+                    }) =>
+                {
                     return Err(NotShipped::Missing);
                 }
                 Some(NotShipped::Late(_)) => sleep(PAUSE).await,

@@ -32,6 +32,10 @@ const REPLACE_AFTER: Duration = Duration::from_secs(10);
 const REPLACE_AFTER_MAX: Duration = Duration::from_secs(600);
 /// Time without a sign of life after which a filler has gone.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Time after which a frontend goes on with a switch that another one may have begun. (Unit tests do not wait.)
+const SWITCH_AFTER: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_500 });
+/// Time for which former partitions tell which writes they took: writes are sent again for half as long.
+const RETIRE_AFTER: Duration = Duration::from_secs(60);
 /// Maximum copies that one frontend fills at a time.
 const FILLS_MAX: usize = 2;
 /// Maximum copies that one frontend works on at a time.
@@ -44,18 +48,35 @@ enum Action {
     Fill,
     /// Ships what is left of its source's changes.
     Drain,
+    /// Has the copy take the place of its source.
+    Switch,
+    /// Opens the partitions of its source again, after a switch that was given up.
+    Reopen,
+    /// Drops the former partitions of a table that was switched.
+    Discard,
     /// Has a new table take its place, with the sign of life of a filler that has gone.
     Replace(Option<u64>),
 }
 
 /// The action on a copy whose state and sign of life have been the same for a time.
 fn action(copy: &CopyOf, unchanged: Duration) -> Action {
+    let is_paused = copy.rekeying.is_some_and(|rekeying| rekeying.is_paused);
     match copy.state {
+        CopyState::InStep | CopyState::Switching
+            if copy.is_rekeying() && !is_paused && unchanged >= SWITCH_AFTER =>
+        {
+            Action::Switch
+        }
         CopyState::InStep => Action::Drain,
+        CopyState::Filling if copy.filler == 0 && is_paused => Action::None,
         CopyState::Filling if copy.filler == 0 => Action::Fill,
         CopyState::Filling if unchanged >= SILENCE_MAX => Action::Replace(Some(copy.beat)),
         CopyState::Lost if unchanged >= replace_after(copy.fills) => Action::Replace(None),
-        CopyState::Filling | CopyState::Lost => Action::None,
+        CopyState::Reopening => Action::Reopen,
+        CopyState::Retired if unchanged >= RETIRE_AFTER => Action::Discard,
+        CopyState::Filling | CopyState::Lost | CopyState::Switching | CopyState::Retired => {
+            Action::None
+        }
     }
 }
 
@@ -94,19 +115,19 @@ struct Sweep {
 
 impl Sweep {
     /// Notes a copy. Returns the time for which it has been the same.
-    fn see(&mut self, id: TableId, copy: &CopyOf, now: Instant) -> Duration {
+    fn see(&mut self, id: TableId, copy: &CopyOf, time: Instant) -> Duration {
         let sight = || Sight {
             source: copy.source,
             state: copy.state,
             filler: copy.filler,
             beat: copy.beat,
-            since: now,
+            since: time,
         };
         let last = self.sights.entry(id).or_insert_with(sight);
         if (last.state, last.filler, last.beat) != (copy.state, copy.filler, copy.beat) {
             *last = sight();
         }
-        now.saturating_duration_since(last.since)
+        time.saturating_duration_since(last.since)
     }
 
     fn is_busy(&self, copy: TableId) -> bool {
@@ -162,10 +183,10 @@ impl Copies {
     async fn look(self: &Arc<Self>, sweep: &mut Sweep) {
         sweep.tidy();
         let catalog = self.view.catalog();
-        let now = Instant::now();
+        let time = Instant::now();
         for table in catalog.tables.values().flat_map(BTreeMap::values) {
             let Some(copy) = &table.copy else { continue };
-            let unchanged = sweep.see(table.id, copy, now);
+            let unchanged = sweep.see(table.id, copy, time);
             if copy.state == CopyState::Lost {
                 end(&mut sweep.endings, table.id, copy.source);
             }
@@ -179,6 +200,9 @@ impl Copies {
                 Action::None => continue,
                 Action::Fill => Box::pin(copies.fill(copy)),
                 Action::Drain => Box::pin(copies.drain_rest(copy)),
+                Action::Switch => Box::pin(copies.switch(copy)),
+                Action::Reopen => Box::pin(copies.reopen(copy)),
+                Action::Discard => Box::pin(copies.discard(copy)),
                 Action::Replace(beat) => Box::pin(copies.replace(copy, beat)),
             };
             sweep.start(table.id, is_fill, work);
@@ -205,7 +229,7 @@ impl Copies {
         }
         let Ok(states) = self.confirmations.states(&missing).await else { return };
         for copy in missing {
-            if states.get(&copy).is_none_or(|state| *state == CopyState::Lost)
+            if states.get(&copy).is_none_or(|state| state.is_given_up())
                 && let Some(sight) = sweep.sights.remove(&copy)
             {
                 end(&mut sweep.endings, copy, sight.source);
@@ -304,10 +328,12 @@ fn end(endings: &mut BTreeMap<TableId, Ending>, copy: TableId, source: TableId) 
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::materialized::Rekeying;
+
     use super::*;
 
     fn copy(state: CopyState, filler: u64, fills: u32) -> CopyOf {
-        CopyOf { source: TableId(1), state, filler, beat: 7, reason: None, fills }
+        CopyOf { state, filler, beat: 7, fills, ..CopyOf::new(TableId(1), None) }
     }
 
     #[test]
@@ -317,6 +343,25 @@ mod tests {
         assert_eq!(action(&filling, SILENCE_MAX), Action::Replace(Some(7)));
         assert_eq!(action(&copy(CopyState::Filling, 0, 1), Duration::ZERO), Action::Fill);
         assert_eq!(action(&copy(CopyState::InStep, 5, 1), SILENCE_MAX), Action::Drain);
+    }
+
+    #[test]
+    fn a_rekeying_is_switched_by_whoever_sees_that_nobody_does() {
+        let of = |state, is_paused| {
+            let rekeying = Some(Rekeying { is_paused, ..Rekeying::default() });
+            CopyOf { state, ..CopyOf::new(TableId(1), rekeying) }
+        };
+        for state in [CopyState::InStep, CopyState::Switching] {
+            assert_eq!(action(&of(state, false), SWITCH_AFTER), Action::Switch);
+            assert_ne!(action(&of(state, false), Duration::ZERO), Action::Switch);
+        }
+        assert_eq!(action(&of(CopyState::InStep, true), SILENCE_MAX), Action::Drain);
+        assert_eq!(action(&of(CopyState::Filling, true), SILENCE_MAX), Action::None);
+        assert_eq!(action(&of(CopyState::Filling, false), Duration::ZERO), Action::Fill);
+        assert_eq!(action(&of(CopyState::Reopening, false), Duration::ZERO), Action::Reopen);
+        assert_eq!(action(&of(CopyState::Retired, false), SILENCE_MAX), Action::None);
+        assert_eq!(action(&of(CopyState::Retired, false), RETIRE_AFTER), Action::Discard);
+        assert_eq!(action(&copy(CopyState::InStep, 0, 1), RETIRE_AFTER), Action::Drain);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) fn rows(copies: &Copies, viewer: &Viewer) -> Result<RecordBatch, SqlE
     let filled = copies.filled();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
-        let Some(copy) = &table.copy else { continue };
+        let Some(copy) = table.copy.as_ref().filter(|copy| !copy.is_rekeying()) else { continue };
         let Some(source) = catalog.table_by_id(copy.source) else { continue };
         // Partitions follow from rows, so those who do not see all rows see no figure.
         let is_measured = match viewer.sight_of(source.id) {

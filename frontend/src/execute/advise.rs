@@ -17,6 +17,7 @@ use super::executed::Executed;
 use crate::advisor::measurements;
 use crate::advisor::table::{findings, of_table, rows};
 use crate::advisor::thresholds::refused;
+use crate::copies::refused::check_stored;
 use crate::error::SqlError;
 use crate::output::Output;
 use crate::privileges::sees_all;
@@ -30,6 +31,7 @@ const BUSY_MIN: f64 = 0.05;
 impl Session {
     pub(super) async fn advise(&self, advise: &Advise) -> Result<Executed, SqlError> {
         let table = self.table(&advise.table)?;
+        check_stored(&table)?;
         if !sees_all(self.viewer(), table.id) {
             let message = format!("permission denied for table {}", table.name);
             let detail = "advice is about all rows of a table";

@@ -1,7 +1,8 @@
 //! Cursors: DECLARE starts a query, FETCH reads some of its rows.
 //!
 //! A cursor holds its query's stream, not its rows. A FETCH takes the stream out of the session while it reads, and
-//! puts it back at its end, so that no two FETCHes read it at the same time.
+//! puts it back at its end, so that no two FETCHes read it at the same time. A SCROLL cursor keeps the rows that were
+//! read (`scrolled.rs`).
 
 use std::sync::Arc;
 
@@ -11,9 +12,10 @@ use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_proto::id::TableId;
-use partita_sql::statement::{Declare, Fetch};
+use partita_sql::statement::{Declare, Direction, Fetch};
 
-use super::query::Source;
+use super::query::{Source, Target};
+use super::scrolled::Scrolled;
 use crate::error::SqlError;
 use crate::output::{Output, RowStream};
 use crate::session::Session;
@@ -28,7 +30,28 @@ pub(crate) struct Cursor {
     hold: bool,
     /// Tables that its query reads.
     tables: Vec<TableId>,
-    rows: Arc<Mutex<Option<Rows>>>,
+    rows: Slot,
+}
+
+/// Rows of a cursor; `None` while a FETCH reads them.
+#[derive(Clone)]
+enum Slot {
+    Forward(Arc<Mutex<Option<Rows>>>),
+    Scroll(Arc<Mutex<Option<Scrolled<RowStream>>>>),
+}
+
+/// The rows of a SCROLL cursor during a FETCH, after which they go back to the slot.
+struct Scrolling {
+    rows: Option<Scrolled<RowStream>>,
+    slot: Arc<Mutex<Option<Scrolled<RowStream>>>>,
+}
+
+impl Drop for Scrolling {
+    fn drop(&mut self) {
+        if let Some(rows) = self.rows.take() {
+            *self.slot.lock() = Some(rows);
+        }
+    }
 }
 
 impl Cursor {
@@ -73,13 +96,18 @@ impl Session {
             Some(parameters) => Source::WithParameters(statement, parameters),
             None => Source::Statement(statement),
         };
-        let running = self.start(&source, None, None).await?;
-        let cursor = Cursor {
-            schema: running.schema,
-            hold: declare.hold,
-            tables: running.tables,
-            rows: Arc::new(Mutex::new(Some(Rows { rest: None, stream: running.stream }))),
+        let running = self.start(&source, Target::default()).await?;
+        let rows = if declare.scroll {
+            let runtime = self.frontend().context().runtime_env();
+            Slot::Scroll(Arc::new(Mutex::new(Some(Scrolled::new(
+                running.stream,
+                &runtime.memory_pool,
+            )))))
+        } else {
+            Slot::Forward(Arc::new(Mutex::new(Some(Rows { rest: None, stream: running.stream }))))
         };
+        let cursor =
+            Cursor { schema: running.schema, hold: declare.hold, tables: running.tables, rows };
         self.cursors.lock().insert(declare.name.clone(), cursor);
         Ok(Output::done("DECLARE CURSOR"))
     }
@@ -88,17 +116,31 @@ impl Session {
         let (schema, slot, tables) = {
             let cursors = self.cursors.lock();
             let cursor = cursors.get(&fetch.name).ok_or_else(|| no_cursor(&fetch.name))?;
-            (Arc::clone(&cursor.schema), Arc::clone(&cursor.rows), cursor.tables.clone())
+            (Arc::clone(&cursor.schema), cursor.rows.clone(), cursor.tables.clone())
         };
         // The right may have been revoked since DECLARE.
         self.viewer().check_reads(tables.into_iter())?;
-        let Some(rows) = slot.lock().take() else {
-            return Err(SqlError::new(
-                "55006",
-                format!("cursor \"{}\" is in use, or its last FETCH was interrupted", fetch.name),
-            ));
+        let slot = match slot {
+            Slot::Forward(slot) => slot,
+            Slot::Scroll(slot) => {
+                let rows = slot.lock().take().ok_or_else(|| in_use(&fetch.name))?;
+                let mut scrolling = Scrolling { rows: Some(rows), slot };
+                let Some(rows) = &mut scrolling.rows else { return Err(in_use(&fetch.name)) };
+                let fetched = Box::pin(rows.fetch(fetch.direction)).await?;
+                if fetch.only_move {
+                    let moved: u64 = fetched.iter().map(|batch| batch.num_rows() as u64).sum();
+                    return Ok(Output::affected("MOVE", moved));
+                }
+                let stream = Box::pin(futures::stream::iter(fetched.into_iter().map(Ok)));
+                return Ok(Output::Rows { schema, stream });
+            }
         };
-        let fetched = take(rows, slot, fetch.count.unwrap_or(u64::MAX));
+        let Direction::Forward(count) = fetch.direction else {
+            let error = SqlError::new("55000", "cursor can only scan forward");
+            return Err(error.with_hint("Declare it with SCROLL option to enable backward scan."));
+        };
+        let rows = slot.lock().take().ok_or_else(|| in_use(&fetch.name))?;
+        let fetched = take(rows, slot, count.unwrap_or(u64::MAX));
         if !fetch.only_move {
             return Ok(Output::Rows { schema, stream: Box::pin(fetched) });
         }
@@ -125,6 +167,11 @@ impl Session {
     pub(super) fn close_transient_cursors(&self) {
         self.cursors.lock().retain(|_, cursor| cursor.hold);
     }
+}
+
+fn in_use(name: &str) -> SqlError {
+    let message = format!("cursor \"{name}\" is in use, or its last FETCH was interrupted");
+    SqlError::new("55006", message)
 }
 
 fn no_cursor(name: &str) -> SqlError {

@@ -14,12 +14,13 @@ use futures::StreamExt;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::id::TableId;
+use partita_sql::hidden::{check_unnamed, show_hidden};
 use partita_sql::identifier::quote;
 use partita_sql::parser;
 use partita_sql::statement::{Delete, Query, Statement};
 
 use super::executed::Executed;
-use super::query::Source;
+use super::query::{Source, Target};
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::ingest::check_delete;
@@ -41,7 +42,8 @@ impl Session {
             None => Source::Statement(&query.statement),
         };
         let unread = self.unread_by(delete, &table);
-        let mut running = self.start(&source, Some(&table), unread).await?;
+        let target = Target { pinned: Some(&table), unread, ..Target::default() };
+        let mut running = self.start(&source, target).await?;
         let mut deleted = 0;
         while let Some(keys) = running.stream.next().await {
             let cause = || self.cause("DELETE", &delete.text);
@@ -95,6 +97,10 @@ impl Session {
             && let SetExpr::Select(select) = ast.body.as_mut()
         {
             select.selection.clone_from(&delete.predicate);
+            if table.schema.is_keyless() {
+                check_unnamed(&delete.predicate, &table.name)?;
+                select.from.iter_mut().for_each(show_hidden);
+            }
         } else {
             return Err(SqlError::internal("the query of a DELETE is no SELECT"));
         }

@@ -10,16 +10,18 @@ use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
-use partita_proto::schema::{Column, ColumnType};
+use partita_proto::schema::Column;
 use partita_proto::size::batch_bytes;
 use partita_sql::StatementTime;
 use partita_sql::rewritten::exact_rows;
-use partita_sql::statement::{Insert, InsertSource, Query, Statement};
-use partita_worker::{Zone, bytes_of, cast_texts, zoned};
+use partita_sql::statement::{Insert, InsertSource, OnConflict, Query, Statement};
 
+use super::assigned::assignable;
+use super::conflict::Conflicts;
 use super::delete::after;
 use super::executed::Executed;
-use super::query::Source;
+use super::query::{Running, Source, Target};
+use super::returning::{Returned, ReturningOf};
 use crate::copies::refused::check_no_copy;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
 use crate::ingest::expression::now_ns;
@@ -41,7 +43,7 @@ pub(super) fn target_columns<'a>(
     names: Option<&[String]>,
 ) -> Result<Vec<&'a Column>, SqlError> {
     let Some(names) = names else {
-        return Ok(table.schema.columns.iter().filter(|c| c.generated.is_none()).collect());
+        return Ok(table.schema.shown().filter(|c| c.generated.is_none()).collect());
     };
     let mut columns: Vec<&Column> = Vec::with_capacity(names.len());
     for name in names {
@@ -65,36 +67,6 @@ pub(super) fn target_columns<'a>(
     Ok(columns)
 }
 
-/// Columns of a batch; texts for BINARY columns are decoded.
-fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>, SqlError> {
-    let read = |(values, column): (&ArrayRef, &&Column)| {
-        if column.column_type != ColumnType::Binary || !values.data_type().is_string() {
-            return Ok(Arc::clone(values));
-        }
-        bytes_of(values).map_err(|error| {
-            let error = SqlError::from(error);
-            SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
-        })
-    };
-    values.iter().zip(columns).map(read).collect()
-}
-
-/// Columns of a batch, ready for assignment: texts for BINARY columns are decoded, and local times of the session's
-/// zone become instants for columns WITH TIME ZONE.
-fn assignable(
-    values: &[ArrayRef],
-    columns: &[&Column],
-    zone: Zone,
-) -> Result<Vec<ArrayRef>, SqlError> {
-    let values = with_bytes(values, columns)?;
-    let instants = |(values, column): (&ArrayRef, &&Column)| match column.column_type {
-        ColumnType::Timestamp(_, true) if !zone.is_utc() => zoned::as_instants(values, zone),
-        ColumnType::String if !values.data_type().is_nested() => Ok(cast_texts(values, zone)?),
-        _ => Ok(Arc::clone(values)),
-    };
-    values.iter().zip(columns).map(instants).collect()
-}
-
 impl Session {
     pub(super) async fn insert(
         &self,
@@ -106,7 +78,7 @@ impl Session {
         check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
         if let Some(rows) = insert.scan(&target, self.statement_time()?, parameters)? {
-            return self.insert_rows(insert, &table, rows, permit).await;
+            return self.insert_rows(insert, &table, rows, (permit, parameters)).await;
         }
         if let Some(query) = insert.values_query(&target)? {
             let target_columns = (target.columns.as_slice(), false);
@@ -130,19 +102,33 @@ impl Session {
         insert: &Insert,
         table: &Arc<Table>,
         rows: RecordBatch,
-        permit: &Permit,
+        (permit, parameters): (&Permit, Option<&[ScalarValue]>),
     ) -> Result<Executed, SqlError> {
+        let rows = self.overridden(insert, table, rows)?;
         let schema = rows.schema();
-        insert.check_keeps(
-            &table.schema,
-            schema.fields().iter().map(|field| field.name().as_str()),
-        )?;
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let on_conflict = conflict_of(insert, table, &names)?;
+        let rows = self.numbered(permit, table, rows).await?;
+        if let Some(on_conflict) = on_conflict {
+            let mut conflicts = Conflicts::new(insert, on_conflict, parameters, permit);
+            Box::pin(self.insert_or(&mut conflicts, table, &rows)).await?;
+            let Conflicts { written, returned, .. } = conflicts;
+            return Ok(self.inserted(insert, written, returned, parameters).await?.into());
+        }
         let cause = || self.cause(INSERT, &insert.text);
-        let (count, usage) = self.frontend().ingest_counted(permit, table, rows, cause).await?;
-        Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
+        let frontend = self.frontend();
+        let Some(clause) = returning(insert) else {
+            let (count, usage) = frontend.ingest_counted(permit, table, rows, cause).await?;
+            return Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage });
+        };
+        let (table, rows, usage) = frontend.ingest_kept(permit, table, rows, cause).await?;
+        let mut returned = Returned::default();
+        returned.keep(&table, &rows)?;
+        let output = Box::pin(self.returned(clause, returned, parameters)).await?;
+        Ok(Executed { output, plan: None, usage })
     }
 
-    /// An INSERT of nothing but literals and parameters; `None` if its values need a plan.
+    /// An INSERT of nothing but literals and parameters; `None` if its values need a plan, or rows that exist matter.
     pub(crate) async fn insert_literals(
         &self,
         insert: &Insert,
@@ -152,10 +138,21 @@ impl Session {
         let table = self.table(&insert.table)?;
         check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
+        if !insert.only_stores() || is_change(insert, &table) {
+            return Ok(None);
+        }
         match insert.scan(&target, self.statement_time()?, parameters)? {
-            Some(rows) => Ok(Some(self.insert_rows(insert, &table, rows, permit).await?)),
+            Some(rows) => {
+                let context = (permit, parameters);
+                Ok(Some(self.insert_rows(insert, &table, rows, context).await?))
+            }
             None => Ok(None),
         }
+    }
+
+    /// True for an UPSERT that keeps columns of existing rows, which have to be read.
+    pub(crate) fn is_change(&self, insert: &Insert) -> bool {
+        insert.keeps && self.table(&insert.table).is_ok_and(|table| is_change(insert, &table))
     }
 
     /// [`Session::insert_literals`] of a prepared INSERT.
@@ -187,7 +184,9 @@ impl Session {
         let target = insert.target(&table.schema)?;
         let sets = rows.iter().map(Vec::as_slice);
         match insert.scan_many(&target, self.statement_time()?, sets)? {
-            Some(joined) => Ok(Some(self.insert_rows(insert, &table, joined, permit).await?)),
+            Some(joined) => {
+                Ok(Some(self.insert_rows(insert, &table, joined, (permit, None)).await?))
+            }
             None => Ok(None),
         }
     }
@@ -236,18 +235,27 @@ impl Session {
             Some(parameters) => Source::WithParameters(&statement, parameters),
             None => Source::Statement(&statement),
         };
-        let mut running = self.start(&source, Some(table), None).await?;
+        let target = Target { pinned: Some(table), ..Target::default() };
+        let running = self.start(&source, target).await?;
+        let (target, running) = ((columns, listed), (running, parameters));
+        Box::pin(self.insert_running(insert, table, target, running, permit)).await
+    }
+
+    /// Writes the rows of a running query to a table, a part of them at a time.
+    pub(super) async fn insert_running(
+        &self,
+        insert: &Insert,
+        table: &Arc<Table>,
+        (columns, listed): (&[&Column], bool),
+        (mut running, parameters): (Running, Option<&[ScalarValue]>),
+        permit: &Permit,
+    ) -> Result<Executed, SqlError> {
         let count = running.schema.fields().len();
-        if count > columns.len() {
-            let message = "INSERT has more expressions than target columns";
-            return Err(SqlError::new(SYNTAX_ERROR, message));
-        }
-        if listed && count < columns.len() {
-            let message = "INSERT has more target columns than expressions";
-            return Err(SqlError::new(SYNTAX_ERROR, message));
-        }
-        let names = columns.iter().take(count).map(|column| column.name.as_str());
-        insert.check_keeps(&table.schema, names)?;
+        check_width(count, columns, listed)?;
+        let names: Vec<&str> =
+            columns.iter().take(count).map(|column| column.name.as_str()).collect();
+        let mut conflicts = conflict_of(insert, table, &names)?
+            .map(|on_conflict| Conflicts::new(insert, on_conflict, parameters, permit));
         // The schema of writes follows from an empty batch.
         let empty: Vec<ArrayRef> = running
             .schema
@@ -262,6 +270,7 @@ impl Session {
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let mut count = 0;
+        let mut returned = insert.returning.as_ref().map(|_| Returned::default());
         // The usage reported is that of the write with the most partitions.
         let mut usage = Usage::default();
         let mut waiting: Vec<RecordBatch> = Vec::new();
@@ -284,14 +293,31 @@ impl Session {
                 )?);
             }
             if rows > 0 && (ended || rows >= ROWS_JOINED || bytes >= BYTES_JOINED) {
-                let joined = concat_batches(&schema, &waiting)?;
+                let joined = self.overridden(insert, table, concat_batches(&schema, &waiting)?)?;
+                let joined = Box::pin(self.numbered(permit, table, joined)).await;
+                let joined = joined.map_err(|error| after(error, count, "inserted"))?;
                 waiting.clear();
                 (rows, bytes) = (0, 0);
                 self.check_fence().map_err(|error| after(error, count, "inserted"))?;
+                if let Some(conflicts) = &mut conflicts {
+                    let written = Box::pin(self.insert_or(conflicts, table, &joined)).await;
+                    count = conflicts.written;
+                    written.map_err(|error| after(error, count, "inserted"))?;
+                    if ended {
+                        break;
+                    }
+                    continue;
+                }
                 let cause = || self.cause(INSERT, &insert.text);
-                let written = self.frontend().ingest_counted(permit, table, joined, cause).await;
-                let (rows, touched) = written.map_err(|error| after(error, count, "inserted"))?;
-                count += rows;
+                let written = self.frontend().ingest_kept(permit, table, joined, cause).await;
+                let (table, written, touched) =
+                    written.map_err(|error| after(error, count, "inserted"))?;
+                count += written.num_rows() as u64;
+                if let Some(returned) = &mut returned {
+                    returned
+                        .keep(&table, &written)
+                        .map_err(|error| after(error, count, "inserted"))?;
+                }
                 usage.partitions_total = touched.partitions_total;
                 usage.partitions_touched = usage.partitions_touched.max(touched.partitions_touched);
             }
@@ -299,10 +325,75 @@ impl Session {
                 break;
             }
         }
-        Ok(Executed {
-            output: Output::affected("INSERT 0", count),
-            plan: Some(running.plan),
-            usage,
-        })
+        let returned = match conflicts {
+            Some(conflicts) => conflicts.returned,
+            None => returned,
+        };
+        let output = self.inserted(insert, count, returned, parameters).await?;
+        Ok(Executed { output, plan: Some(running.plan), usage })
     }
+
+    /// The output of an INSERT that has written rows.
+    async fn inserted(
+        &self,
+        insert: &Insert,
+        count: u64,
+        returned: Option<Returned>,
+        parameters: Option<&[ScalarValue]>,
+    ) -> Result<Output, SqlError> {
+        match returning(insert).zip(returned) {
+            Some((clause, returned)) => Box::pin(self.returned(clause, returned, parameters)).await,
+            None => Ok(Output::affected("INSERT 0", count)),
+        }
+    }
+}
+
+/// Checks that a query has as many columns as the statement names; without a list it may have fewer.
+fn check_width(count: usize, columns: &[&Column], listed: bool) -> Result<(), SqlError> {
+    if count > columns.len() {
+        let message = "INSERT has more expressions than target columns";
+        return Err(SqlError::new(SYNTAX_ERROR, message));
+    }
+    if listed && count < columns.len() {
+        let message = "INSERT has more target columns than expressions";
+        return Err(SqlError::new(SYNTAX_ERROR, message));
+    }
+    Ok(())
+}
+
+/// The change of rows whose key exists; `None`: the new ones replace them. `names` are the columns of the rows.
+fn conflict_of(
+    insert: &Insert,
+    table: &Table,
+    names: &[&str],
+) -> Result<Option<OnConflict>, SqlError> {
+    if insert.conflict.is_some() {
+        return Ok(insert.conflict.clone());
+    }
+    if insert.keeps && table.schema.options.append_mode {
+        return Err(SqlError::unsupported("UPSERT into an append-mode table"));
+    }
+    if !insert.loses(&table.schema, names) {
+        return Ok(None);
+    }
+    let listed = insert.columns.as_ref();
+    let listed = listed.map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+    insert.upsert(table, listed.as_deref().unwrap_or(names)).map(Some)
+}
+
+/// True for an UPSERT that keeps columns of existing rows.
+fn is_change(insert: &Insert, table: &Table) -> bool {
+    let loses = || {
+        let target = insert.target(&table.schema).ok()?;
+        let names: Vec<&str> = target.columns.iter().map(|column| column.name.as_str()).collect();
+        Some(insert.loses(&table.schema, &names))
+    };
+    insert.keeps && loses().unwrap_or_default()
+}
+
+/// RETURNING of an INSERT, if it has one.
+fn returning(insert: &Insert) -> Option<ReturningOf<'_>> {
+    let returning = insert.returning.as_ref()?;
+    let (table, alias, text) = (&insert.table, insert.alias.as_deref(), &insert.text);
+    Some(ReturningOf { returning, table, alias, text })
 }

@@ -12,6 +12,7 @@ use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_sql::statement::TableName;
 
+use crate::copies::refused::check_stored;
 use crate::error::SqlError;
 use crate::session::Session;
 
@@ -39,6 +40,7 @@ impl Session {
         name: &TableName,
         maintenance: Maintenance,
     ) -> Result<(), SqlError> {
+        check_stored(&*self.table(name)?)?;
         let deadline = Instant::now() + RETRY_TIME;
         let mut done = BTreeSet::new();
         loop {

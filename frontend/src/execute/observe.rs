@@ -15,7 +15,7 @@ use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::executed::Executed;
-use crate::access::life::Life;
+use crate::access::life::{Life, Running};
 use crate::audit::{EndedStatement, Origin};
 use crate::blame::cause_of;
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
@@ -33,6 +33,8 @@ pub(crate) struct Limits {
     pub(crate) token: CancellationToken,
     /// Life of the session, whose end cancels the token too.
     pub(crate) life: Arc<Life>,
+    /// Shows the statement as running.
+    pub(crate) running: Arc<Running>,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
 }
@@ -105,6 +107,8 @@ pub(crate) struct Observer {
     usage: Usage,
     rows: u64,
     written: bool,
+    /// Shows the statement as running until it is recorded.
+    running: Option<Arc<Running>>,
 }
 
 impl Observer {
@@ -125,6 +129,7 @@ impl Observer {
             usage: Usage::default(),
             rows: 0,
             written: false,
+            running: None,
         }
     }
 
@@ -141,6 +146,7 @@ impl Observer {
                 return Err(error);
             }
         };
+        self.running = Some(Arc::clone(&limits.running));
         self.plan = executed.plan;
         self.usage = executed.usage;
         Ok(match executed.output {
@@ -182,6 +188,7 @@ impl Observer {
         if std::mem::replace(&mut self.written, true) {
             return;
         }
+        drop(self.running.take());
         // Metrics count every statement.
         let took = self.started.elapsed();
         let metrics = self.frontend.metrics();
@@ -233,6 +240,7 @@ impl Observer {
             index_used: kinds(usage.index_kinds),
             index_rows_examined: usage.index_rows_examined,
             index_rows_skipped: usage.index_rows_skipped,
+            partitions_by_followers: usage.by_followers,
             milliseconds: took.as_secs_f64() * 1e3,
             rows: self.rows,
             error: error.map(|error| format!("{}: {}", error.sqlstate, error.message)),

@@ -3,7 +3,8 @@
 use partita_proto::access::Permit;
 use partita_sql::statement::Statement;
 
-use super::{roles, tasks};
+use super::temporary::check_temporary;
+use super::{roles, sequences, tasks};
 use crate::access::needs::needs;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -21,10 +22,20 @@ impl Session {
         let needs = match statement {
             Statement::Access(statement) => roles::needs(viewer, &database, statement),
             Statement::Task(statement) => tasks::needs(viewer, &database, statement),
+            Statement::Sequence(statement) => sequences::needs(viewer, &database, statement),
+            Statement::Truncate(truncate) if truncate.restart_identity => {
+                needs(viewer, &database, statement).and_then(|mut list| {
+                    list.extend(sequences::restart_needs(viewer, &database, truncate)?);
+                    Ok(list)
+                })
+            }
             statement => needs(viewer, &database, statement),
         };
         match needs {
-            Ok(needs) => viewer.check(&needs),
+            Ok(needs) => {
+                check_temporary(statement, &needs)?;
+                viewer.check(&needs)
+            }
             // An identity that has ended sees no objects.
             Err(error) => Err(viewer.check(&[]).err().unwrap_or(error)),
         }

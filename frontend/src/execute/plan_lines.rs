@@ -10,6 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::{Explain, ExplainFormat, LogicalPlan};
 use futures::StreamExt;
+use partita_sql::hidden::with_known_names;
 
 use crate::error::SqlError;
 use crate::output::RowStream;
@@ -48,16 +49,17 @@ fn of_batch(batch: &RecordBatch, document: bool) -> Result<RecordBatch, SqlError
     let text = |column: usize| Ok::<_, SqlError>(cast(batch.column(column), &DataType::Utf8)?);
     let (kinds, plans) = (text(0)?, text(1)?);
     let (kinds, plans) = (kinds.as_string::<i32>(), plans.as_string::<i32>());
-    let mut lines: Vec<&str> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     for row in 0..batch.num_rows() {
+        let plan = with_known_names(plans.value(row));
         if document {
-            lines.push(plans.value(row));
+            lines.push(plan);
             continue;
         }
         if batch.num_rows() > 1 {
-            lines.push(kinds.value(row));
+            lines.push(kinds.value(row).to_owned());
         }
-        lines.extend(plans.value(row).lines());
+        lines.extend(plan.lines().map(str::to_owned));
     }
     let lines = StringArray::from(lines);
     Ok(RecordBatch::try_new(schema(), vec![Arc::new(lines)])?)

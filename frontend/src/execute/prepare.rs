@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
@@ -12,21 +12,27 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use parking_lot::Mutex;
 use partita_proto::access::Permit;
+use partita_proto::schema::UUID;
 use partita_sql::literal;
 use partita_sql::statement::{
     Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
 };
 use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
+use partita_worker::{time_of, uuid_of};
 
 use super::executed::Executed;
-use super::query::{Source, plan, with_parameters};
+use super::query::{Source, Target, plan, result_schema};
+use super::returning::returning_of;
 use super::roles::schema_of;
+use super::round::stored;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
 use crate::session::{Planned, Prepared, Session};
 use crate::virtual_table::schema;
+
+const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 
 impl Session {
     pub(crate) async fn prepare_statement(
@@ -48,10 +54,22 @@ impl Session {
                 cached = Some(Planned { catalog, context, plan: Arc::new(logical) });
                 (types, Some(schema))
             }
-            Statement::Insert(insert) => (self.insert_types(insert, declared).await?, None),
+            Statement::Insert(insert) => {
+                let (inferred, declared) = self.insert_types(insert, declared).await?;
+                self.with_returned(&statement, inferred, &declared).await?
+            }
             Statement::Delete(delete) => {
                 let query = self.delete_query(delete)?;
-                (self.types_in(query.statement, declared).await?, None)
+                let inferred = self.inferred_in(query.statement).await?;
+                self.with_returned(&statement, inferred, declared).await?
+            }
+            Statement::Update(update) => {
+                let query = self.update_query(update)?;
+                let inferred = self.inferred_in(query.statement).await?;
+                self.with_returned(&statement, inferred, declared).await?
+            }
+            Statement::CreateTableAs(create) => {
+                (self.types_in(create.query.statement.clone(), declared).await?, None)
             }
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
             Statement::ExplainHotspot(_) => (Vec::new(), Some(schema(EXPLAIN_HOTSPOT))),
@@ -87,38 +105,75 @@ impl Session {
         Ok(Prepared { statement, parameter_types: types, schema, plan: Mutex::new(cached) })
     }
 
+    /// The types of a statement's parameters, with those that RETURNING has, and the columns of RETURNING.
+    async fn with_returned(
+        &self,
+        statement: &Statement,
+        mut inferred: Inferred,
+        declared: &[Option<DataType>],
+    ) -> Result<(Vec<DataType>, Option<SchemaRef>), SqlError> {
+        let Some(clause) = returning_of(statement) else {
+            return Ok((joined(inferred, declared)?, None));
+        };
+        let query = self.returning_query(clause)?;
+        let logical = Box::pin(plan(&self.statement_state(), query.statement.clone())).await?;
+        fill(&mut inferred, inferred_of(&logical)?);
+        let types = joined(inferred, declared)?;
+        let schema = with_shown_names(&query.statement, result_schema(&logical, &types)?);
+        Ok((types, Some(schema)))
+    }
+
     async fn types_in(
         &self,
         statement: PlannerStatement,
         declared: &[Option<DataType>],
     ) -> Result<Vec<DataType>, SqlError> {
-        types_of(&plan(&self.statement_state(), statement).await?, declared)
+        joined(self.inferred_in(statement).await?, declared)
     }
 
+    async fn inferred_in(&self, statement: PlannerStatement) -> Result<Inferred, SqlError> {
+        inferred_of(&plan(&self.statement_state(), statement).await?)
+    }
+
+    /// Types of an INSERT's parameters, and the declared ones that count.
     async fn insert_types(
         &self,
         insert: &Insert,
         declared: &[Option<DataType>],
-    ) -> Result<Vec<DataType>, SqlError> {
+    ) -> Result<(Inferred, Vec<Option<DataType>>), SqlError> {
+        let mut inferred = self.row_types(insert).await?;
+        // The digits of a decimal are those of its column, not the declared ones.
+        let counts = |index: usize, data_type: &DataType| {
+            !(data_type.is_decimal() && inferred.contains_key(&index))
+        };
+        let declared = declared.iter().enumerate();
+        let declared = declared
+            .map(|(index, declared)| declared.clone().filter(|data_type| counts(index, data_type)))
+            .collect();
+        if let Some(update) = insert.conflict.as_ref().and_then(|clause| clause.update.as_ref()) {
+            let table = self.table(&insert.table)?;
+            let update = update.beside_excluded(&table)?;
+            let query = update.rows_query(&table, &stored(&table), None)?;
+            fill(&mut inferred, Box::pin(self.inferred_in(query.statement)).await?);
+        }
+        Ok((inferred, declared))
+    }
+
+    /// Types of the parameters in the rows of an INSERT.
+    async fn row_types(&self, insert: &Insert) -> Result<Inferred, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
-        // The digits of a decimal are those of its column, not the declared ones.
-        let of_columns = |declared: &Option<DataType>| {
-            declared.clone().filter(|data_type| !data_type.is_decimal())
-        };
-        let declared: &[Option<DataType>] = &declared.iter().map(of_columns).collect::<Vec<_>>();
         if let Some(types) = insert.parameter_types(&target)? {
-            let inferred = types.into_iter().enumerate().collect();
-            return joined(inferred, declared);
+            return Ok(types.into_iter().enumerate().collect());
         }
         let query = match insert.values_query(&target)? {
             Some(query) => query,
             None => match &insert.source {
                 InsertSource::Query(query) => query.as_ref().clone(),
-                _ => return Ok(Vec::new()),
+                _ => return Ok(Inferred::new()),
             },
         };
-        self.types_in(query.statement, declared).await
+        self.inferred_in(query.statement).await
     }
 
     async fn explain_types(
@@ -149,13 +204,24 @@ impl Session {
         let some_parameters = || (!parameters.is_empty()).then_some(parameters.as_slice());
         match &prepared.statement {
             Statement::Query(_) => {
-                Ok(self.start(&Source::Prepared(prepared, &parameters), None, None).await?.into())
+                let source = Source::Prepared(prepared, &parameters);
+                Ok(self.start(&source, Target::default()).await?.into())
             }
             Statement::Explain(_) if !parameters.is_empty() => {
-                Ok(self.start(&Source::Prepared(prepared, &parameters), None, None).await?.into())
+                let source = Source::Prepared(prepared, &parameters);
+                Ok(self.start(&source, Target::default()).await?.into())
             }
             Statement::Insert(insert) => self.insert(insert, some_parameters(), permit).await,
+            Statement::Delete(delete) if delete.returning.is_some() => {
+                Box::pin(self.delete_returning(delete, some_parameters(), permit)).await
+            }
             Statement::Delete(delete) => self.delete(delete, some_parameters(), permit).await,
+            Statement::Update(update) => {
+                Box::pin(self.update(update, some_parameters(), permit)).await
+            }
+            Statement::CreateTableAs(create) => {
+                Box::pin(self.create_table_as(create, some_parameters(), permit)).await
+            }
             Statement::Declare(declare) => {
                 Ok(self.declare(declare, some_parameters()).await?.into())
             }
@@ -183,7 +249,11 @@ impl Session {
             .map(|(position, expression)| {
                 let value = literal::scalar(expression)?;
                 match prepared.parameter_types.get(position) {
-                    Some(data_type) => Ok(value.cast_to(data_type)?),
+                    Some(data_type) => match value.try_as_str() {
+                        Some(Some(text)) if *data_type == UUID => uuid_of(text),
+                        Some(Some(text)) if *data_type == TIME => time_of(text),
+                        _ => Ok(value.cast_to(data_type)?),
+                    },
                     None => Ok(value),
                 }
             })
@@ -214,12 +284,17 @@ fn rows_of(output: &Output) -> Option<SchemaRef> {
     }
 }
 
-/// Columns of a plan's rows, given the types of its parameters.
-fn result_schema(logical: &LogicalPlan, types: &[DataType]) -> Result<SchemaRef, SqlError> {
-    let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
-    let typed = with_parameters(logical.clone(), &nulls)?;
-    let schema: &Schema = typed.schema().as_arrow();
-    Ok(Arc::new(schema.clone()))
+/// Types of parameters, by their indexes, as far as they are known.
+type Inferred = HashMap<usize, Option<DataType>>;
+
+/// Adds types of parameters, of those that are not known yet.
+fn fill(inferred: &mut Inferred, more: Inferred) {
+    for (index, data_type) in more {
+        let known_type = inferred.entry(index).or_default();
+        if known_type.is_none() {
+            *known_type = data_type;
+        }
+    }
 }
 
 /// Types of a plan's parameters: as the client declared them, otherwise as the plan needs them.
@@ -227,7 +302,12 @@ fn types_of(
     logical: &LogicalPlan,
     declared: &[Option<DataType>],
 ) -> Result<Vec<DataType>, SqlError> {
-    let mut inferred: HashMap<usize, Option<DataType>> = HashMap::new();
+    joined(inferred_of(logical)?, declared)
+}
+
+/// Types of a plan's parameters as the plan needs them.
+fn inferred_of(logical: &LogicalPlan) -> Result<Inferred, SqlError> {
+    let mut inferred = Inferred::new();
     for (name, data_type) in logical.get_parameter_types()? {
         inferred.insert(position(&name)?, data_type);
     }
@@ -260,7 +340,7 @@ fn types_of(
             })
         })
     })?;
-    joined(inferred, declared)
+    Ok(inferred)
 }
 
 /// A parameter whose type follows from its use, where the planner leaves it open: a cast parameter has the target
@@ -299,7 +379,7 @@ fn position(name: &str) -> Result<usize, SqlError> {
 }
 
 fn joined(
-    mut inferred: HashMap<usize, Option<DataType>>,
+    mut inferred: Inferred,
     declared: &[Option<DataType>],
 ) -> Result<Vec<DataType>, SqlError> {
     let count = inferred.keys().map(|index| index + 1).max().unwrap_or(0).max(declared.len());

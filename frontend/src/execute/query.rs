@@ -1,11 +1,11 @@
 //! Queries: DataFusion plans them and they run over the partitions; a query is planned again if its partitions
 //! changed before its first row.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{
     Column, DataFusionError, ExprSchema, ParamValues, ScalarValue, SchemaError,
@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use partita_proto::access::{Action, Need, RowPredicate};
 use partita_proto::catalog::Table;
-use partita_proto::id::TableId;
+use partita_proto::id::{RoleId, TableId};
 use partita_sql::adapted::adapt;
 use partita_sql::merged::{self, Tables};
 use partita_sql::qualifiers;
@@ -47,9 +47,11 @@ use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
 use crate::privileges::sees_all;
-use crate::scan::Usage;
+use crate::reads::Reads;
+use crate::scan::{Reading, Usage};
 use crate::session::{PlanContext, Planned, Prepared, Session};
-use crate::table::PartitionedTable;
+use crate::supplied::SuppliedRows;
+use crate::table::{PartitionedTable, Through};
 
 /// Maximum levels of types within each other. Arrow's readers refuse messages with 64 nested tables, of which each level
 /// takes one and the message itself some.
@@ -90,28 +92,58 @@ impl Source<'_> {
     }
 }
 
+/// The table that a statement writes to, and reads beside its query.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Target<'a> {
+    /// Table that the statement writes to: all scans of it are opened before the first row is read.
+    pub(super) pinned: Option<&'a Table>,
+    /// Notes what was read of it, if its rows are written under conditions.
+    pub(super) reads: Option<&'a Reads>,
+    /// Table for which SELECT is not needed.
+    pub(super) unread: Option<TableId>,
+    /// True if the rows are written to a table that the query does not read.
+    pub(super) writes: bool,
+    /// Rows that the statement supplies itself.
+    pub(super) supplied: Option<&'a SuppliedRows>,
+}
+
 /// A running query.
 pub(super) struct Running {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) schema: SchemaRef,
     pub(super) stream: RowStream,
-    /// Stored tables that it reads.
+    /// Stored tables and views that it names.
     pub(super) tables: Vec<TableId>,
+}
+
+/// A stored table that a plan reads.
+struct Scanned {
+    table: Arc<Table>,
+    /// Rows that its scan is restricted to.
+    rows: Option<RowPredicate>,
+    /// View through which it is read.
+    through: Option<Through>,
+}
+
+impl Scanned {
+    /// Role by whose rights it is read; `None`: the identity of the session.
+    fn owner(&self) -> Option<RoleId> {
+        self.through.map(|through| through.owner)
+    }
 }
 
 impl Session {
     pub(super) async fn query(&self, query: &Query) -> Result<Executed, SqlError> {
-        let running = self.start(&Source::Statement(&query.statement), None, None).await?;
+        let source = Source::Statement(&query.statement);
+        let running = self.start(&source, Target::default()).await?;
         Ok(running.into())
     }
 
-    /// Plans and starts a query. Waits for its first batch, so that most errors are returned here. Opens all scans of
-    /// `pinned` before it reads. SELECT is checked for all tables that it reads but `unread`.
+    /// Plans and starts a query. Waits for its first batch, so that most errors are returned here.
     pub(super) async fn start(
         &self,
         source: &Source<'_>,
-        pinned: Option<&Table>,
-        unread: Option<TableId>,
+        target: Target<'_>,
     ) -> Result<Running, SqlError> {
         let view = self.frontend().view();
         let mut plans = 1;
@@ -119,7 +151,7 @@ impl Session {
             let version = view.catalog().version;
             // A copy may be replaced at any time; its source has the same rows.
             let with_copies = plans == 1;
-            match self.start_once(source, (pinned, unread), with_copies).await {
+            match self.start_once(source, target, with_copies).await {
                 Err(error) if error.sqlstate == STALE && plans < PLANS_MAX => {
                     plans += 1;
                     view.newer_catalog(version, Instant::now() + NEWS).await;
@@ -132,21 +164,11 @@ impl Session {
     async fn start_once(
         &self,
         source: &Source<'_>,
-        (pinned, unread): (Option<&Table>, Option<TableId>),
+        Target { pinned, reads, unread, writes, supplied }: Target<'_>,
         with_copies: bool,
     ) -> Result<Running, SqlError> {
         let mut state = self.statement_state();
-        let logical = match source {
-            Source::Statement(statement) => plan(&state, (*statement).clone()).await?,
-            Source::WithParameters(statement, parameters) => {
-                let logical = plan(&state, (*statement).clone()).await?;
-                with_parameters(logical, parameters)?
-            }
-            Source::Prepared(prepared, parameters) => {
-                let logical = self.cached_plan(&state, prepared).await?;
-                with_parameters(logical.as_ref().clone(), parameters)?
-            }
-        };
+        let logical = self.logical(&state, source).await?;
         // Checked before the optimizer, which may evaluate parts of the plan or remove them.
         let scans = scans_of(&logical)?;
         let tables = self.check_tables(&scans, unread)?;
@@ -159,10 +181,19 @@ impl Session {
         };
         let readable = self.confirmed(&scans, nearer).await?;
         state.config_mut().set_extension(Arc::new(readable));
+        // What a statement writes must not depend on rows that are no longer current.
+        let reading = match writes || pinned.is_some() {
+            true => self.reading().linearizable(),
+            false => self.reading(),
+        };
+        state.config_mut().set_extension(Arc::new(reading));
+        if let Some(supplied) = supplied {
+            state.config_mut().set_extension(Arc::new(supplied.clone()));
+        }
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {
-            pin_scans(&physical, table).await?;
+            pin_scans(&physical, table, reads).await?;
         }
         let physical = guarded(physical)?;
         let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
@@ -178,17 +209,90 @@ impl Session {
         Ok(Running { plan: physical, schema, stream: Box::pin(stream), tables })
     }
 
+    /// The plan of a source, with the values of its parameters.
+    async fn logical(
+        &self,
+        state: &SessionState,
+        source: &Source<'_>,
+    ) -> Result<LogicalPlan, SqlError> {
+        Ok(match source {
+            Source::Statement(statement) => plan(state, (*statement).clone()).await?,
+            Source::WithParameters(statement, parameters) => {
+                let logical = plan(state, (*statement).clone()).await?;
+                with_parameters(logical, parameters)?
+            }
+            Source::Prepared(prepared, parameters) => {
+                let logical = self.cached_plan(state, prepared).await?;
+                with_parameters(logical.as_ref().clone(), parameters)?
+            }
+        })
+    }
+
+    /// Columns of a query that is not run. What it reads is checked as if it were.
+    pub(super) async fn columns_of_query(
+        &self,
+        source: &Source<'_>,
+    ) -> Result<SchemaRef, SqlError> {
+        let state = self.statement_state();
+        let logical = self.logical(&state, source).await?;
+        self.check_tables(&scans_of(&logical)?, None)?;
+        // Types are known when the plan is analyzed.
+        let optimized = with_bounded_folding(|| state.optimize(&logical))?;
+        Ok(source.shown(Arc::clone(optimized.schema().inner())))
+    }
+
+    /// Replicas that the session's queries may read.
+    fn reading(&self) -> Reading {
+        let settings = self.settings.lock();
+        Reading {
+            staleness_max: settings.staleness_max(),
+            at_followers: settings.reads_at_followers(),
+        }
+    }
+
     /// Checks that the identity may read every stored table of a plan, and that the plan reads no other rows of them,
-    /// and returns these tables.
+    /// and returns the tables and views that the statement names. What a view reads is checked for its owner.
     fn check_tables(
         &self,
-        scans: &[(Arc<Table>, Option<RowPredicate>)],
+        scans: &[Scanned],
         unread: Option<TableId>,
     ) -> Result<Vec<TableId>, SqlError> {
+        let is_read = |scan: &&Scanned| scan.through.is_some() || Some(scan.table.id) != unread;
+        let read: Vec<&Scanned> = scans.iter().filter(is_read).collect();
+        let owners: BTreeSet<Option<RoleId>> = read.iter().map(|scan| scan.owner()).collect();
+        for owner in owners {
+            let of_owner = || read.iter().filter(move |scan| scan.owner() == owner);
+            let needs = self.needs_of(of_owner().map(|scan| &scan.table))?;
+            let rows = match owner {
+                Some(owner) => self.viewer().check_through(owner, &needs)?,
+                None => {
+                    let permit = self.viewer().check(&needs)?;
+                    let tables = of_owner().map(|scan| readable_as(&scan.table));
+                    tables.filter_map(|id| Some((id, permit.rows(id)?.clone()))).collect()
+                }
+            };
+            for Scanned { table, rows: planned, .. } in of_owner() {
+                // The rights have changed since the plan was made: another plan has the rows of now.
+                if rows.get(&readable_as(table)) != planned.as_ref() {
+                    let message = format!("the rights on table {} have changed", table.name);
+                    return Err(SqlError::new(STALE, message));
+                }
+            }
+        }
+        let relation = |scan: &Scanned| scan.through.map_or(scan.table.id, |through| through.view);
+        let relations: BTreeSet<TableId> = scans.iter().map(relation).collect();
+        Ok(relations.into_iter().collect())
+    }
+
+    /// The needs to read these tables, each once.
+    fn needs_of<'a>(
+        &self,
+        tables: impl Iterator<Item = &'a Arc<Table>>,
+    ) -> Result<Vec<Need>, SqlError> {
         let tables: BTreeMap<TableId, &Arc<Table>> =
-            scans.iter().map(|(table, _)| (table.id, table)).collect();
+            tables.map(|table| (table.id, table)).collect();
         let mut needs = Vec::with_capacity(tables.len());
-        for table in tables.values().filter(|table| Some(table.id) != unread) {
+        for table in tables.values() {
             // The owner may be another one since the plan was made.
             let newest = self.frontend().view().newest(table);
             let newest = newest.ok_or_else(|| match table.copy {
@@ -198,17 +302,7 @@ impl Session {
             })?;
             needs.push(Need::new(Action::Select, self.viewer().object(&newest)?));
         }
-        if !needs.is_empty() {
-            let permit = self.viewer().check(&needs)?;
-            for (table, planned) in scans.iter().filter(|(table, _)| Some(table.id) != unread) {
-                // The rights have changed since the plan was made: another plan has the rows of now.
-                if permit.rows(readable_as(table)) != planned.as_ref() {
-                    let message = format!("the rights on table {} have changed", table.name);
-                    return Err(SqlError::new(STALE, message));
-                }
-            }
-        }
-        Ok(tables.into_keys().collect())
+        Ok(needs)
     }
 
     /// The copies, of those that the statement would read in place of their sources, that are in step by meta's word. Asks
@@ -218,16 +312,16 @@ impl Session {
     /// 55000 if the statement names a copy that is not in step.
     async fn confirmed(
         &self,
-        scans: &[(Arc<Table>, Option<RowPredicate>)],
+        scans: &[Scanned],
         nearer: Vec<Arc<Table>>,
     ) -> Result<Readable, SqlError> {
-        let named = || scans.iter().map(|(table, _)| table).filter(|table| table.copy.is_some());
-        let copies: Vec<TableId> = nearer.iter().chain(named()).map(|copy| copy.id).collect();
+        let sources = || scans.iter().map(|scan| &scan.table).filter(|table| table.copy.is_some());
+        let copies: Vec<TableId> = nearer.iter().chain(sources()).map(|copy| copy.id).collect();
         if copies.is_empty() {
             return Ok(Readable::default());
         }
         let in_step = self.frontend().copies().confirmations().in_step(&copies).await;
-        if let Some(copy) = named().find(|copy| !in_step.contains(&copy.id)) {
+        if let Some(copy) = sources().find(|copy| !in_step.contains(&copy.id)) {
             let message = format!("materialized copy \"{}\" is not known to be in step", copy.name);
             return Err(SqlError::new("55000", message).with_hint(
                 "its table always has all rows; sys.copies shows the state of the copy",
@@ -273,6 +367,7 @@ impl Session {
             database: self.database(),
             zone: state.config_options().execution.time_zone.clone(),
             identity: self.identity(),
+            temporary: self.viewer().temporary().changes(),
         }
     }
 
@@ -282,11 +377,13 @@ impl Session {
                 let target = match explain.statement.as_ref() {
                     Statement::Insert(insert) => Some(self.table(&insert.table)?),
                     Statement::Delete(delete) => Some(self.table(&delete.table)?),
+                    Statement::Update(update) => Some(self.table(&update.table)?),
                     _ => None,
                 };
                 // The plan of a DELETE has figures of the rows, and needs SELECT like any other.
                 let source = Source::Statement(&statement);
-                Ok(self.start(&source, target.as_deref(), None).await?.into())
+                let target = Target { pinned: target.as_deref(), ..Target::default() };
+                Ok(self.start(&source, target).await?.into())
             }
             None => self.explain_values(explain),
         }
@@ -306,6 +403,13 @@ impl Session {
             Statement::Delete(delete) => {
                 let query = self.delete_query(delete)?;
                 Some((explain.planned(&query), "DELETE"))
+            }
+            Statement::Update(update) => {
+                let query = self.update_query(update)?;
+                Some((explain.planned(&query), "UPDATE"))
+            }
+            Statement::CreateTableAs(create) => {
+                Some((explain.planned(&create.query), "CREATE TABLE AS"))
             }
             statement => {
                 return Err(SqlError::unsupported(format!("EXPLAIN of {}", statement.tag())));
@@ -399,6 +503,17 @@ impl From<Running> for Executed {
     }
 }
 
+/// Columns of a plan's rows, given the types of its parameters.
+pub(super) fn result_schema(
+    logical: &LogicalPlan,
+    types: &[DataType],
+) -> Result<SchemaRef, SqlError> {
+    let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
+    let typed = with_parameters(logical.clone(), &nulls)?;
+    let schema: &Schema = typed.schema().as_arrow();
+    Ok(Arc::new(schema.clone()))
+}
+
 /// Plans a query; refuses every other statement.
 pub(super) async fn plan(
     state: &SessionState,
@@ -428,11 +543,11 @@ pub(super) async fn plan(
 /// The plan of a statement, some of whose sort keys the planner may take for something else.
 async fn told(state: &SessionState, statement: PlannerStatement) -> Result<LogicalPlan, SqlError> {
     // Names that are of no table may be of an item after all, which SQL does not say, but users write.
-    let told = match tell_sort_columns(&statement) {
-        Some(told) => Box::pin(planned(state, told)).await.ok(),
+    let plan = match tell_sort_columns(&statement) {
+        Some(rewrite) => Box::pin(planned(state, rewrite)).await.ok(),
         None => None,
     };
-    match told {
+    match plan {
         Some(logical) => Ok(logical),
         None => Box::pin(planned(state, statement)).await,
     }
@@ -751,14 +866,18 @@ fn nearer_copies(
     Ok(nearer.into_values().collect())
 }
 
-/// Stored tables that a plan reads, subqueries included, each with the rows that its scan is restricted to.
-fn scans_of(logical: &LogicalPlan) -> Result<Vec<(Arc<Table>, Option<RowPredicate>)>, SqlError> {
-    let mut scans: Vec<(Arc<Table>, Option<RowPredicate>)> = Vec::new();
+/// Stored tables that a plan reads, subqueries and views included.
+fn scans_of(logical: &LogicalPlan) -> Result<Vec<Scanned>, SqlError> {
+    let mut scans = Vec::new();
     logical.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
             let provider = source_as_provider(&scan.source)?;
             if let Some(stored) = provider.downcast_ref::<PartitionedTable>() {
-                scans.push((Arc::clone(stored.table()), stored.rows().cloned()));
+                scans.push(Scanned {
+                    table: Arc::clone(stored.table()),
+                    rows: stored.rows().cloned(),
+                    through: stored.through(),
+                });
             }
         }
         Ok(TreeNodeRecursion::Continue)

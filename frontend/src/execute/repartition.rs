@@ -11,6 +11,7 @@ use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_sql::{Notice, Repartition, Step};
 
+use crate::copies::refused::check_stored;
 use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::output::Output;
 use crate::session::Session;
@@ -34,6 +35,7 @@ impl Session {
             }
             result => result?,
         };
+        check_stored(&table)?;
         let mut notices = Vec::new();
         for step in change.steps(&table)? {
             // The table may have been dropped since the previous step.

@@ -8,19 +8,24 @@ use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::load::{LoadReport, LoadRequest};
 use partita_proto::schema::{Column, Semantic};
+use partita_proto::stored_view::ViewDefinition;
 use partita_sql::index_statement::index_options_sql;
-use partita_sql::show::{create_copy_sql, create_table_sql, create_table_sql_unplaced};
+use partita_sql::show::{
+    create_copy_sql, create_table_sql, create_table_sql_unplaced, create_view_sql,
+};
 use partita_sql::statement::{Show, TableName};
 
 use crate::access::viewer::check_all_rows;
 use crate::bound_text::bound_text;
 use crate::catalog::{INFORMATION, SYSTEM};
+use crate::copies::refused::check_stored;
 use crate::error::SqlError;
 use crate::hotspot::explain_hotspot;
 use crate::information::{has_key, key_name, semantic};
 use crate::output::Output;
 use crate::privileges::sees_all;
 use crate::session::Session;
+use crate::settings::{DescribedSetting, described_settings};
 
 impl Session {
     pub(super) fn show(&self, show: &Show, permit: &Permit) -> Result<Output, SqlError> {
@@ -38,6 +43,9 @@ impl Session {
             }
             Show::CreateTable(name) => {
                 let table = self.table(name)?;
+                if let Some(view) = &table.schema.view {
+                    return shown_view(&table, view);
+                }
                 // Boundaries are keys of rows.
                 let is_placed = sees_all(self.viewer(), table.id);
                 let catalog = self.frontend().catalog();
@@ -54,6 +62,13 @@ impl Session {
                 let row = vec![Some(table.name.clone()), Some(sql)];
                 Output::text(&["Table", "Create Table"], &[row])
             }
+            Show::CreateView(name) => {
+                let table = self.table(name)?;
+                let view = table.schema.view.as_ref().ok_or_else(|| {
+                    SqlError::new("42809", format!("\"{}\" is not a view", table.name))
+                })?;
+                shown_view(&table, view)
+            }
             Show::Columns(name) => {
                 let table = self.table(name)?;
                 let row = |column: &Column| {
@@ -65,7 +80,7 @@ impl Session {
                         shown_default(column),
                     ]
                 };
-                let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
+                let rows: Vec<_> = table.schema.shown().map(row).collect();
                 Output::text(&["Field", "Type", "Null", "Key", "Default"], &rows)
             }
             Show::Indexes(name) => {
@@ -87,11 +102,19 @@ impl Session {
             }
             Show::All => {
                 let settings = self.all_settings();
-                let rows: Vec<_> = settings
-                    .into_iter()
-                    .map(|(name, value)| vec![Some(name), Some(value)])
-                    .collect();
-                Output::text(&["name", "setting"], &rows)
+                let described = described_settings();
+                let description = |name: &str| {
+                    let is_named =
+                        |setting: &&DescribedSetting| setting.name.eq_ignore_ascii_case(name);
+                    let setting = described.iter().find(is_named);
+                    setting.map(|setting| setting.description.to_owned())
+                };
+                let row = |(name, value): (String, String)| {
+                    let description = description(&name);
+                    vec![Some(name), Some(value), description]
+                };
+                let rows: Vec<_> = settings.into_iter().map(row).collect();
+                Output::text(&["name", "setting", "description"], &rows)
             }
         }
     }
@@ -102,6 +125,7 @@ impl Session {
         permit: &Permit,
     ) -> Result<Output, SqlError> {
         let table = self.table(name)?;
+        check_stored(&table)?;
         check_all_rows(permit, &table)?;
         let request = LoadRequest { table: Some(table.id), samples: true, history_since: None };
         let mut report = self.frontend().loads().ask(request).await?;
@@ -140,8 +164,20 @@ impl Session {
         if !full {
             return one_column("Tables", names);
         }
-        let rows: Vec<_> =
-            names.into_iter().map(|name| vec![Some(name), Some("BASE TABLE".to_owned())]).collect();
+        let catalog = self.catalog();
+        let of_session = self.database();
+        let tables = catalog.tables.get(database.unwrap_or(&of_session));
+        let kind_of = |name: &str| {
+            let view = tables.and_then(|tables| tables.get(name)?.schema.view.as_ref());
+            (if view.is_some() { "VIEW" } else { "BASE TABLE" }).to_owned()
+        };
+        let rows: Vec<_> = names
+            .into_iter()
+            .map(|name| {
+                let kind = kind_of(&name);
+                vec![Some(name), Some(kind)]
+            })
+            .collect();
         Output::text(&["Tables", "Table_type"], &rows)
     }
 
@@ -178,7 +214,7 @@ impl Session {
         };
         let mut rows = Vec::new();
         for table in tables {
-            for column in table.schema.columns.iter().filter(|column| is_shown(column)) {
+            for column in table.schema.shown().filter(|column| is_shown(column)) {
                 rows.push(vec![
                     Some(table.name.clone()),
                     Some(column.name.clone()),
@@ -201,9 +237,15 @@ impl Session {
                 Some(semantic(column).to_owned()),
             ]
         };
-        let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
+        let rows: Vec<_> = table.schema.shown().map(row).collect();
         Output::text(&["Column", "Type", "Key", "Null", "Default", "Semantic Type"], &rows)
     }
+}
+
+/// The result of SHOW CREATE VIEW.
+fn shown_view(table: &Table, view: &ViewDefinition) -> Result<Output, SqlError> {
+    let row = vec![Some(table.name.clone()), Some(create_view_sql(table, &view.query))];
+    Output::text(&["View", "Create View"], &[row])
 }
 
 fn one_column(heading: &str, names: Vec<String>) -> Result<Output, SqlError> {

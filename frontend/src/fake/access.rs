@@ -170,6 +170,10 @@ fn owner_of(catalog: &Catalog, target: Target) -> Result<RoleId, Error> {
             let table = catalog.table_by_id(id);
             table.map(|table| table.owner).ok_or_else(|| none("table", &id.to_string()))
         }
+        Target::Sequence(id) => {
+            let sequence = catalog.sequences.get(&id);
+            sequence.map(|sequence| sequence.owner).ok_or_else(|| none("table", &id.to_string()))
+        }
     }
 }
 
@@ -187,6 +191,11 @@ fn set_owner(catalog: &mut Catalog, target: Target, owner: RoleId) -> Result<(),
             let table = catalog.table_by_id(id).map(|table| table.as_ref().clone());
             if let Some(table) = table {
                 put_table(catalog, partita_proto::catalog::Table { owner, ..table });
+            }
+        }
+        Target::Sequence(id) => {
+            if let Some(sequence) = Arc::make_mut(&mut catalog.sequences).get_mut(&id) {
+                Arc::make_mut(sequence).owner = owner;
             }
         }
     }

@@ -11,8 +11,10 @@ use partita_proto::id::{Epoch, NodeId, PartitionId, TableId};
 use partita_proto::key::PLACEMENT_COLUMN;
 use partita_proto::materialized::{
     Capture, CaptureOrder, Change, Changes, ChangesRequest, CopyChange, CopyOf, CopyState,
-    Position, Ship,
+    Position, Rekeying, Ship, Steering,
 };
+use partita_proto::schema::TableSchema;
+use partita_proto::sequence::Sequence;
 use partita_proto::service::{NewTable, WriteKind, WriteReply};
 use partita_proto::size::batch_bytes;
 
@@ -24,6 +26,7 @@ struct CaptureState {
     begin: u64,
     shipped: u64,
     sync: bool,
+    closes: bool,
     parent: Option<(PartitionId, u64)>,
 }
 
@@ -48,6 +51,11 @@ impl Captures {
             rows.remove_column(placement);
         }
         self.tail.push(Change { index, kind, rows });
+    }
+
+    /// True if the partition is closed, because a copy is to take its place.
+    pub(super) fn is_closed(&self) -> bool {
+        self.by_copy.values().any(|state| state.closes)
     }
 
     /// The copies that lack an entry, of those that writes wait for.
@@ -139,7 +147,7 @@ impl Fake {
             .get_mut(&partition)
             .ok_or_else(|| none("partition", &partition.to_string()))?;
         entry.check_epoch(partition, epoch)?;
-        if let Capture::Sync | Capture::Shipped(_) = order.capture {
+        if let Capture::Sync | Capture::Shipped(_) | Capture::Close = order.capture {
             entry.captures.get(order.copy)?;
         }
         entry.writes += 1;
@@ -150,7 +158,10 @@ impl Fake {
                 let begun = CaptureState { begin: index, ..CaptureState::default() };
                 return Ok(by_copy.entry(order.copy).or_insert(begun).begin);
             }
-            Capture::End => drop(by_copy.remove(&order.copy)),
+            Capture::End => by_copy.retain(|copy, state| *copy != order.copy || state.closes),
+            Capture::Reopen => drop(by_copy.remove(&order.copy)),
+            Capture::Close => by_copy.entry(order.copy).or_default().closes = true,
+            Capture::Detach => {}
             Capture::Sync => by_copy.entry(order.copy).or_default().sync = true,
             Capture::Shipped(shipped) => {
                 let state = by_copy.entry(order.copy).or_default();
@@ -218,8 +229,9 @@ impl Fake {
             CopyChange::Take { filler, .. } if is_filling && copy.filler == 0 => {
                 next.filler = filler;
             }
-            CopyChange::Beat { filler, beat, .. } if is_filling && copy.filler == filler => {
+            CopyChange::Beat { filler, beat, rows, .. } if is_filling && copy.filler == filler => {
                 next.beat = beat;
+                next.rekeying = copy.rekeying.map(|rekeying| Rekeying { rows, ..rekeying });
             }
             CopyChange::Finish { filler, partitions, .. }
                 if is_filling && copy.filler == filler =>
@@ -231,8 +243,13 @@ impl Fake {
                 }
                 next.state = CopyState::InStep;
             }
-            CopyChange::Lose { reason, .. } if copy.state != CopyState::Lost => {
-                next.state = CopyState::Lost;
+            CopyChange::Lose { reason, .. }
+                if !copy.state.is_given_up() && copy.state != CopyState::Retired =>
+            {
+                next.state = match copy.state {
+                    CopyState::Switching => CopyState::Reopening,
+                    _ => CopyState::Lost,
+                };
                 next.reason = Some(reason);
             }
             CopyChange::Replace { beat, .. } => {
@@ -242,6 +259,38 @@ impl Fake {
                 }
                 self.renew_copy(catalog, &table, copy.reason.clone())?;
                 return Ok(true);
+            }
+            CopyChange::Steer { steering, .. } => {
+                let is_late = matches!(
+                    copy.state,
+                    CopyState::Switching | CopyState::Reopening | CopyState::Retired
+                );
+                let Some(rekeying) = next.rekeying.as_mut().filter(|_| !is_late) else {
+                    return Ok(false);
+                };
+                match steering {
+                    Steering::Pause => rekeying.is_paused = true,
+                    Steering::Resume => rekeying.is_paused = false,
+                    Steering::Throttle(rows_per_second) => {
+                        rekeying.rows_per_second = rows_per_second;
+                    }
+                    Steering::Cancel => return drop_table(catalog, &table, false),
+                }
+            }
+            CopyChange::Switch { .. }
+                if copy.state == CopyState::InStep
+                    && copy.rekeying.is_some_and(|rekeying| !rekeying.is_paused) =>
+            {
+                next.state = CopyState::Switching;
+            }
+            CopyChange::Exchange { partitions, .. } if copy.state == CopyState::Switching => {
+                return Ok(exchange(catalog, &table, next, &partitions));
+            }
+            CopyChange::Reopened { .. } if copy.state == CopyState::Reopening => {
+                next.state = CopyState::Lost;
+            }
+            CopyChange::Discard { .. } if copy.state == CopyState::Retired => {
+                return drop_table(catalog, &table, false);
             }
             _ => return Ok(false),
         }
@@ -268,6 +317,8 @@ impl Fake {
             cuts: starts.map(|route| route.range.start.clone()).collect(),
             owner: table.owner,
             copy_of: Some(copy.source),
+            rekeys: copy.is_rekeying(),
+            sequences: Vec::new(),
         };
         self.create_table(catalog, new)?;
         let tables = catalog.tables.entry(table.database.clone()).or_default();
@@ -281,10 +332,34 @@ impl Fake {
     }
 }
 
+/// Exchanges key, placement and partitions of a copy and its source. False if a partition is missing.
+fn exchange(
+    catalog: &mut Catalog,
+    copy: &Table,
+    mut state: CopyOf,
+    partitions: &[PartitionId],
+) -> bool {
+    let Some(source) = catalog.table_by_id(state.source).map(Arc::clone) else { return false };
+    if !source.partitions.routes().iter().all(|route| partitions.contains(&route.partition)) {
+        return false;
+    }
+    let version = source.schema.version.max(copy.schema.version).next();
+    let exchanged = |table: &Table, layout: &Table| Table {
+        schema: Arc::new(TableSchema { version, ..TableSchema::clone(&layout.schema) }),
+        placement: layout.placement.clone(),
+        partitions: Arc::clone(&layout.partitions),
+        ..table.clone()
+    };
+    state.state = CopyState::Retired;
+    let retired = Table { copy: Some(Arc::new(state)), ..exchanged(copy, &source) };
+    super::put_table(catalog, exchanged(&source, copy));
+    super::put_table(catalog, retired);
+    true
+}
+
 /// State of a copy that is made now.
-pub(super) fn new_copy(source: TableId) -> Arc<CopyOf> {
-    let state = CopyState::Filling;
-    Arc::new(CopyOf { source, state, filler: 0, beat: 0, reason: None, fills: 1 })
+pub(super) fn new_copy(source: TableId, rekeys: bool) -> Arc<CopyOf> {
+    Arc::new(CopyOf::new(source, rekeys.then(Rekeying::default)))
 }
 
 /// The copies of a table.
@@ -292,18 +367,29 @@ pub(super) fn copies_of(catalog: &Catalog, table: &Table) -> Vec<Arc<Table>> {
     catalog.copies_of(table.id).map(Arc::clone).collect()
 }
 
-/// Drops a table, with its copies if it may have any.
+/// Drops a table, with its copies and the views that read it if it may have any.
 pub(super) fn drop_table(
     catalog: &mut Catalog,
     table: &Table,
     cascade: bool,
 ) -> Result<bool, Error> {
     let copies = copies_of(catalog, table);
-    if !copies.is_empty() && !cascade {
+    let is_rekeying =
+        |table: &Arc<Table>| table.copy.as_ref().is_some_and(|copy| copy.is_rekeying());
+    let views = catalog.views_of(&table.database, &table.name);
+    let views: Vec<_> = views.map(|view| (view.database.clone(), view.name.clone())).collect();
+    let is_free = copies.iter().all(is_rekeying) && views.is_empty();
+    if !is_free && !cascade {
         let name = &table.name;
         let message = format!("cannot drop table \"{name}\" because other objects depend on it");
         return Err(Error::Dependents { message, hint: String::new() });
     }
+    for (database, name) in views {
+        catalog.tables.entry(database).or_default().remove(&name);
+    }
+    let stays =
+        |sequence: &Arc<Sequence>| sequence.column.is_none_or(|column| column.table != table.id);
+    Arc::make_mut(&mut catalog.sequences).retain(|_, sequence| stays(sequence));
     let tables = catalog.tables.entry(table.database.clone()).or_default();
     copies.iter().for_each(|copy| drop(tables.remove(&copy.name)));
     Ok(tables.remove(&table.name).is_some())

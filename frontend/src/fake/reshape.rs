@@ -1,5 +1,6 @@
 //! The fake's splits and merges: they take effect at once, and the catalog shows them at return.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use partita_proto::catalog::Table;
@@ -101,6 +102,7 @@ impl Fake {
             codec,
             epoch,
             rows: moved,
+            written: HashMap::new(),
             seen: old.seen.clone(),
             writes: 0,
             captures: old.captures.of_child(parent.partition, old.writes),

@@ -29,12 +29,12 @@ pub(crate) fn cause_text(report: &LoadReport, load: &PartitionLoad) -> Option<St
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-fn text(found: &HotCause) -> String {
-    let cause = &found.cause;
-    let what = if cause.statement.is_empty() { &cause.kind } else { &cause.statement };
-    let mut text = format!("{:.0} % by ", found.share * 100.0);
-    text.extend(what.chars().take(STATEMENT_CHARS_MAX));
-    if what.chars().count() > STATEMENT_CHARS_MAX {
+fn text(hot_cause: &HotCause) -> String {
+    let cause = &hot_cause.cause;
+    let subject = if cause.statement.is_empty() { &cause.kind } else { &cause.statement };
+    let mut text = format!("{:.0} % by ", hot_cause.share * 100.0);
+    text.extend(subject.chars().take(STATEMENT_CHARS_MAX));
+    if subject.chars().count() > STATEMENT_CHARS_MAX {
         text.push_str(" ..");
     }
     if !cause.user.is_empty() {

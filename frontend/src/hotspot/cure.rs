@@ -3,7 +3,7 @@
 use partita_advice::designs::words::{is_curable, is_splittable};
 use partita_advice::designs::{Found, Script, replay, split, statements};
 use partita_load::{Choice, Class, Design, ReadShape};
-use partita_proto::catalog::Table;
+use partita_proto::catalog::{Catalog, Table};
 use partita_proto::load::{LoadReport, PartitionLoad, Verdict};
 use partita_proto::range::Bound;
 use partita_proto::schema::HotspotRemedy;
@@ -12,6 +12,8 @@ use partita_sql::identifier::quote;
 /// Maximum ratio of the busiest partition's share, and of the cost of reads, to those of the best design, up to which a
 /// design that needs no other table is preferred.
 const NEARLY_AS_GOOD: (f64, f64) = (1.25, 2.0);
+/// Advice for a table that is being re-keyed.
+const UNDER_WAY: &str = "-- the table is being re-keyed, see sys.rekeyings";
 /// Limits of the number of buckets that is advised without samples.
 const BUCKETS: (u32, u32) = (16, 256);
 
@@ -46,6 +48,18 @@ pub(crate) fn advice(
         }
         None => format!("EXPLAIN HOTSPOT {name}"),
     })
+}
+
+/// Advice for a finding of a class about a table as it is in the catalog: one that is being re-keyed gets no other key
+/// meanwhile.
+pub(crate) fn unless_rekeyed(
+    catalog: &Catalog,
+    table: &Table,
+    class: Class,
+    advice: Option<String>,
+) -> Option<String> {
+    let is_rekeyed = is_curable(class) && catalog.rekeying_of(table.id).is_some();
+    advice.map(|advice| if is_rekeyed { UNDER_WAY.to_owned() } else { advice })
 }
 
 /// Statements of the best design; of one that needs no other table if it is nearly as good. `None` if today's design is

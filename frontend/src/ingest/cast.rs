@@ -5,12 +5,14 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{
-    DataType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    DataType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType,
 };
-use partita_proto::schema::Column;
+use datafusion::error::DataFusionError;
+use partita_proto::schema::{Column, UUID};
+use partita_proto::time_of_day::DAY_MICROS;
 use partita_worker::casts::rounded;
-use partita_worker::nearest_floats;
+use partita_worker::{nearest_floats, times_of, uuids_of};
 
 use super::length::fitting;
 use crate::error::{DATATYPE_MISMATCH, SqlError};
@@ -24,7 +26,9 @@ const STRICT: CastOptions<'static> =
 /// # Errors
 /// Fails if the types are not assignable, or a value does not fit.
 pub(crate) fn assign(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
-    fitting(converted(array, column)?, column)
+    let values = converted(array, column)?;
+    check_times(&values, column)?;
+    fitting(values, column)
 }
 
 /// Converts values to a column's type: integers for timestamps are ticks, texts are parsed, fractions are rounded to
@@ -52,11 +56,12 @@ fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
             ),
         ));
     }
+    let with_column = |error: DataFusionError| {
+        let error = SqlError::from(error);
+        SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
+    };
     let cast = |array: &ArrayRef, data_type: &DataType| {
-        cast_with_options(array, data_type, &STRICT).map_err(|error| {
-            let error = SqlError::from(error);
-            SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
-        })
+        cast_with_options(array, data_type, &STRICT).map_err(|error| with_column(error.into()))
     };
     match (source, &target) {
         // The ticks of a time are UTC in every zone, never local time.
@@ -64,12 +69,34 @@ fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
             let utc = with_zone(array, *unit, None);
             if *utc.data_type() == target { Ok(utc) } else { cast(&utc, &target) }
         }
+        (_, &UUID) => uuids_of(array).map_err(with_column),
+        // A dictionary of texts too.
+        (
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..),
+            target,
+        ) if is_time(target) => times_of(array).map_err(with_column),
         (_, target) if target.is_integer() => cast(&rounded(array, target)?, target),
         (DataType::Decimal128(..), DataType::Float64 | DataType::Float32) => {
             Ok(nearest_floats(array, target == DataType::Float64)?)
         }
         _ => cast(array, &target),
     }
+}
+
+/// Checks that times of day are less than a day.
+fn check_times(values: &ArrayRef, column: &Column) -> Result<(), SqlError> {
+    if !is_time(values.data_type()) {
+        return Ok(());
+    }
+    let times = values.as_primitive::<Time64MicrosecondType>();
+    if times.iter().flatten().all(|micros| (0..DAY_MICROS).contains(&micros)) {
+        return Ok(());
+    }
+    Err(SqlError::new("22008", format!("column \"{}\": time out of range", column.name)))
+}
+
+fn is_time(target: &DataType) -> bool {
+    matches!(target, DataType::Time64(TimeUnit::Microsecond))
 }
 
 fn may_assign(source: &DataType, target: &DataType) -> bool {
@@ -92,6 +119,14 @@ fn may_assign(source: &DataType, target: &DataType) -> bool {
         DataType::Boolean => !source.is_temporal() && !source.is_floating(),
         DataType::Utf8View => !source.is_nested(),
         _ if target.is_numeric() => !source.is_temporal(),
+        &UUID => return source.is_string(),
+        DataType::Time64(_) => {
+            source.is_string()
+                || matches!(
+                    source,
+                    DataType::Time32(_) | DataType::Time64(_) | DataType::Timestamp(..)
+                )
+        }
         _ => true,
     };
     sensible && can_cast_types(source, target)

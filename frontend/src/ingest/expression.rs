@@ -1,4 +1,4 @@
-//! Defaults and generated columns: compiles SQL texts of the schema to compute columns with.
+//! Defaults, generated columns and constraints: compiles SQL texts of the schema to compute columns with.
 //!
 //! Invariants:
 //! - a generated column depends only on ordinary columns of its row, so that the same row always gets the same key;
@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow::array::{ArrayRef, RecordBatchOptions, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -20,11 +20,12 @@ use datafusion::logical_expr::{ColumnarValue, Expr, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use partita_proto::schema::{Column, TableSchema};
+use partita_proto::schema::{Check, Column, ROW_COLUMN, TableSchema};
+use partita_sql::sequence_statement::is_counter;
 use partita_worker::{BoundedConcatenation, Checked, CheckedDivision, OneNan};
 
 use super::cast::assign;
-use crate::error::SqlError;
+use crate::error::{DATATYPE_MISMATCH, SqlError, UNDEFINED_COLUMN};
 
 /// SQLSTATE of an expression that a generated column must not have.
 const INVALID_OBJECT_DEFINITION: &str = "42P17";
@@ -36,6 +37,8 @@ pub(crate) enum DefaultValue {
     Constant(ScalarValue),
     /// Time of the statement.
     Now,
+    /// The next number of a sequence, which rows have before they are completed.
+    Sequence,
     /// Any other expression, evaluated for every batch.
     Expression(Expr),
 }
@@ -47,6 +50,9 @@ impl DefaultValue {
         let Some(text) = &column.default else {
             return Ok(Self::Constant(ScalarValue::try_from(&data_type)?));
         };
+        if is_counter(text) {
+            return Ok(Self::Sequence);
+        }
         let with_column = |error: SqlError| SqlError {
             message: format!("default of column \"{}\": {}", column.name, error.message),
             ..error
@@ -89,6 +95,11 @@ impl DefaultValue {
                 let time = assign(&time.to_array()?, column)?;
                 Ok(ScalarValue::try_from_array(&time, 0)?.to_array_of_size(rows)?)
             }
+            Self::Sequence if rows == 0 => Ok(new_null_array(&column.column_type.arrow(), 0)),
+            Self::Sequence => Err(SqlError::unsupported(format!(
+                "the DEFAULT of column \"{}\", a sequence, in this statement",
+                column.name
+            ))),
             Self::Expression(expression) => evaluate_default(state, expression, column, rows),
         }
     }
@@ -234,5 +245,67 @@ impl Generated {
     ) -> Result<ArrayRef, SqlError> {
         let value = self.expression.evaluate(rows)?.into_array(rows.num_rows())?;
         assign(&value, &schema.columns[self.column])
+    }
+}
+
+/// Refuses a condition that names the hidden column of its table.
+fn check_shown(expression: &Expr) -> Result<(), SqlError> {
+    match expression.column_refs().iter().any(|column| column.name == ROW_COLUMN) {
+        true => {
+            let message = format!("column \"{ROW_COLUMN}\" does not exist");
+            Err(SqlError::new(UNDEFINED_COLUMN, message))
+        }
+        false => Ok(()),
+    }
+}
+
+/// A CHECK constraint: a condition that no row of a table may fail.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    /// Name of the constraint.
+    pub(crate) name: String,
+    expression: Arc<dyn PhysicalExpr>,
+}
+
+impl Condition {
+    /// Compiles a constraint.
+    ///
+    /// # Errors
+    /// 42804 unless the condition is a boolean, 42P17 if its value changes from call to call, and errors of the
+    /// expression.
+    pub(crate) fn new(
+        state: &SessionState,
+        schema: &TableSchema,
+        check: &Check,
+    ) -> Result<Self, SqlError> {
+        let read = || -> Result<Self, SqlError> {
+            let columns = DFSchema::try_from(schema.arrow())?;
+            let expression = state.create_logical_expr(&check.expression, &columns)?;
+            check_shown(&expression)?;
+            if volatility(&expression)? != Volatility::Immutable {
+                let message = "the condition is not immutable";
+                return Err(SqlError::new(INVALID_OBJECT_DEFINITION, message));
+            }
+            let expression = compile(state, expression, &columns)?;
+            let data_type = expression.data_type(&schema.arrow())?;
+            if !matches!(data_type, DataType::Boolean | DataType::Null) {
+                let message =
+                    format!("argument of CHECK must be type boolean, not type {data_type}");
+                return Err(SqlError::new(DATATYPE_MISMATCH, message));
+            }
+            Ok(Self { name: check.name.clone(), expression })
+        };
+        read().map_err(|error| SqlError {
+            message: format!("check constraint \"{}\": {}", check.name, error.message),
+            ..error
+        })
+    }
+
+    /// Position of the first row for which the condition is false. `rows` has all columns of the table by SQL name and
+    /// position.
+    pub(crate) fn failing_row(&self, rows: &RecordBatch) -> Result<Option<usize>, SqlError> {
+        let values = self.expression.evaluate(rows)?.into_array(rows.num_rows())?;
+        let Some(values) = values.as_boolean_opt() else { return Ok(None) };
+        Ok((0..values.len()).find(|row| values.is_valid(*row) && !values.value(*row)))
     }
 }

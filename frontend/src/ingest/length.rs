@@ -1,4 +1,4 @@
-//! Checks the length of texts: `VARCHAR(n)` and `CHAR(n)`.
+//! Checks texts: the length of `VARCHAR(n)` and `CHAR(n)`, and the grammar of JSON.
 //!
 //! As in PostgreSQL, a text that is too long is refused, but trailing blanks beyond the length are cut. Values of
 //! CHAR(n) are stored without trailing blanks, since these do not distinguish values.
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use partita_proto::schema::{Column, TextLength};
+use partita_worker::json::stored;
 
 use crate::error::SqlError;
 
@@ -16,8 +17,11 @@ const STRING_DATA_RIGHT_TRUNCATION: &str = "22001";
 /// Texts as values of a column.
 ///
 /// # Errors
-/// Fails if a text has more characters than the column allows.
+/// Fails if a text has more characters than the column allows, or is no JSON.
 pub(super) fn fitting(texts: ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
+    if let Some(json) = column.json {
+        return Ok(stored(&texts, json)?);
+    }
     let Some(length) = column.length else { return Ok(texts) };
     let Some(views) = texts.as_string_view_opt() else { return Ok(texts) };
     let mut is_same = true;

@@ -5,7 +5,8 @@
 //! - all key columns are present, and so is every other column that is not entirely NULL or in which older rows have
 //!   a default;
 //! - generated columns are computed, never taken from the client;
-//! - NOT NULL columns have no NULL.
+//! - rows of a table without a key have the hidden one that they were given first (`row_ids.rs`);
+//! - NOT NULL columns have no NULL, and no CHECK constraint is false.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,10 +26,13 @@ use partita_proto::value::Value;
 
 use super::calendar;
 use super::cast::assign;
-use super::expression::{DefaultValue, Generated};
+use super::expression::{Condition, DefaultValue, Generated};
+use super::row_ids;
 use super::size::{larger_rows, longer_than, oversized_row};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, PROGRAM_LIMIT_EXCEEDED, SqlError};
 
+/// SQLSTATE of a row that a constraint does not allow.
+pub(crate) const CHECK_VIOLATION: &str = "23514";
 /// Maximum bytes of a row.
 pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
 /// Larger rows are counted as a warning, since a batch of few rows then takes much memory.
@@ -47,6 +51,7 @@ pub(crate) struct TablePlan {
     /// By column position.
     defaults: Vec<DefaultValue>,
     generated: Vec<Generated>,
+    checks: Vec<Condition>,
     /// By column position, under storage names.
     fields: Vec<FieldRef>,
 }
@@ -61,6 +66,13 @@ pub(crate) struct Completed {
     pub(crate) large_rows: u64,
 }
 
+impl Completed {
+    /// Rows whose length was counted before.
+    pub(crate) fn counted(rows: RecordBatch) -> Self {
+        Self { rows, long_keys: 0, large_rows: 0 }
+    }
+}
+
 impl TablePlan {
     pub(crate) fn new(state: &Arc<SessionState>, table: &Table) -> Result<Self, SqlError> {
         let schema = Arc::clone(&table.schema);
@@ -72,6 +84,8 @@ impl TablePlan {
         let generated = (0..schema.columns.len())
             .filter_map(|position| Generated::new(state, &schema, position).transpose())
             .collect::<Result<_, _>>()?;
+        let new_check = |check| Condition::new(state, &schema, check);
+        let checks = schema.checks.iter().map(new_check).collect::<Result<_, _>>()?;
         let fields = schema.columns.iter().map(|column| Arc::new(column.storage_field())).collect();
         Ok(Self {
             codec: KeyCodec::new(&schema, &table.placement)?,
@@ -80,6 +94,7 @@ impl TablePlan {
             table: table.name.clone(),
             defaults,
             generated,
+            checks,
             fields,
         })
     }
@@ -105,10 +120,28 @@ impl TablePlan {
 
     /// Completes rows with columns under SQL names.
     pub(crate) fn complete(&self, rows: &RecordBatch) -> Result<Completed, SqlError> {
+        let columns = self.filled(rows)?;
+        self.check_not_null(&columns, rows.num_rows())?;
+        self.check_some_field(&columns, rows.num_rows())?;
+        self.check_conditions(&columns, rows.num_rows())?;
+        self.finish(columns, rows.num_rows(), |_| true)
+    }
+
+    /// As [`TablePlan::complete`], for rows that are there already: they may be older than a constraint.
+    pub(crate) fn complete_stored(&self, rows: &RecordBatch) -> Result<Completed, SqlError> {
+        let columns = self.filled(rows)?;
+        self.finish(columns, rows.num_rows(), |_| true)
+    }
+
+    /// The columns of rows under SQL names, by position, with defaults and generated ones.
+    fn filled(&self, rows: &RecordBatch) -> Result<Vec<Option<ArrayRef>>, SqlError> {
         let mut columns = self.given(rows)?;
         for (position, column) in self.schema.columns.iter().enumerate() {
             if let Some(values) = &columns[position] {
                 calendar::check(values, &column.name)?;
+            }
+            if columns[position].is_none() && column.is_hidden() {
+                columns[position] = Some(Arc::new(row_ids::next(rows.num_rows())));
             }
             let default = &self.defaults[position];
             // Without an explicit NULL, readers would fill a later column with the value for older rows.
@@ -118,9 +151,7 @@ impl TablePlan {
             }
         }
         self.generate(&mut columns, rows.num_rows())?;
-        self.check_not_null(&columns, rows.num_rows())?;
-        self.check_some_field(&columns, rows.num_rows())?;
-        self.finish(columns, rows.num_rows(), |_| true)
+        Ok(columns)
     }
 
     /// Completes keys with columns under SQL names, for a delete: key columns only.
@@ -255,12 +286,34 @@ impl TablePlan {
         }
         if all_null.is_none_or(|mask| mask.true_count() > 0) {
             return Err(SqlError::new(
-                "23514",
+                CHECK_VIOLATION,
                 format!(
                     "a row of relation \"{}\" must have at least one field that is not null",
                     self.table
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    /// Refuses rows that fail a CHECK constraint.
+    fn check_conditions(&self, columns: &[Option<ArrayRef>], rows: usize) -> Result<(), SqlError> {
+        if self.checks.is_empty() || rows == 0 {
+            return Ok(());
+        }
+        let columns_by_name = self.by_sql_name(columns, rows)?;
+        for check in &self.checks {
+            if let Some(row) = check.failing_row(&columns_by_name)? {
+                let message = format!(
+                    "new row for relation \"{}\" violates check constraint \"{}\"",
+                    self.table, check.name
+                );
+                let error = SqlError::new(CHECK_VIOLATION, message);
+                return Err(match rows {
+                    1 => error,
+                    _ => error.with_detail(format!("in row {}", row + 1)),
+                });
+            }
         }
         Ok(())
     }

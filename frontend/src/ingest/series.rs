@@ -30,7 +30,7 @@ use partita_proto::domain::{Domain, Domains};
 use partita_proto::id::{OrgId, TableId};
 use partita_proto::route::Route;
 use partita_proto::schema::{Column, Semantic};
-use partita_proto::service::{ScanReply, ScanRequest};
+use partita_proto::service::{ReadFrom, ScanReply, ScanRequest};
 use partita_proto::value::Value;
 
 use crate::error::SqlError;
@@ -266,6 +266,10 @@ impl Frontend {
                 parallelism: 1,
                 newest_only: true,
                 probes: Vec::new(),
+                read_from: ReadFrom::Leader,
+                first_by_time: None,
+                order: None,
+                for_update: false,
             };
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {

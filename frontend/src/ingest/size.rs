@@ -3,7 +3,9 @@
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
+use partita_proto::schema::UUID;
 use partita_proto::size::{batch_bytes, view_length};
+use partita_proto::uuid::UUID_BYTES;
 
 /// Lengths of the texts or byte strings of a column; `None` for columns of fixed width.
 fn lengths(array: &ArrayRef) -> Option<Vec<usize>> {
@@ -41,7 +43,10 @@ fn row_sizes(batch: &RecordBatch) -> Vec<usize> {
                 sizes.iter_mut().zip(lengths).for_each(|(size, length)| *size += length);
             }
             None => {
-                let width = column.data_type().primitive_width().unwrap_or(1);
+                let width = match column.data_type() {
+                    &UUID => UUID_BYTES,
+                    fixed => fixed.primitive_width().unwrap_or(1),
+                };
                 sizes.iter_mut().for_each(|size| *size += width);
             }
         }

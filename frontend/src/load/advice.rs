@@ -29,5 +29,6 @@ pub(crate) fn advice(
     let busiest = busiest.filter(|_| !tables.any(|successor| successor.former == Some(table.id)));
     let statements =
         busiest.and_then(|(load, verdict)| hotspot::advice(table, report, load, verdict, shapes));
+    let statements = hotspot::unless_rekeyed(catalog, table, class, statements);
     statements.or_else(|| remedy(class).map(str::to_owned))
 }

@@ -13,7 +13,7 @@ use super::Names;
 use crate::bound_text::bound_text;
 use crate::error::SqlError;
 use crate::hotspot::class::explain;
-use crate::hotspot::{advice, cause_text, evidence_json};
+use crate::hotspot::{advice, cause_text, evidence_json, unless_rekeyed};
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// Columns of `sys.partition_load`.
@@ -121,6 +121,24 @@ pub(crate) const SPLIT_EVENTS: &[(&str, Kind)] = &[
     ("took_ms", Kind::Float),
     ("relief_ms", Kind::Float),
     ("outcome", Kind::Text),
+];
+
+/// Columns of `sys.forecasts`.
+pub(crate) const FORECASTS: &[(&str, Kind)] = &[
+    ("at", Kind::Time),
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("start_key", Kind::Text),
+    ("end_key", Kind::Text),
+    ("expected_from", Kind::Time),
+    ("expected_until", Kind::Time),
+    ("expected_load", Kind::Float),
+    ("confidence", Kind::Float),
+    ("days", Kind::Count),
+    ("action", Kind::Text),
+    ("cuts", Kind::Count),
+    ("actual_load", Kind::Float),
+    ("useful", Kind::Flag),
 ];
 
 /// Columns of `sys.balance_events`.
@@ -298,6 +316,8 @@ pub(crate) fn hot_partitions(
     let mut rows = Vec::new();
     for (table, load, verdict) in hot(report, catalog) {
         let cut = verdict.cut.as_ref();
+        let statements = advice(table, report, load, verdict, &shapes(table));
+        let statements = unless_rekeyed(catalog, table, verdict.class, statements);
         let mut row = Vec::from(named(table, load.partition));
         row.extend([
             bound_text(table, &load.range.start).into(),
@@ -312,7 +332,7 @@ pub(crate) fn hot_partitions(
             cut.map(|(_, share)| *share).into(),
             verdict.hot_key.as_ref().and_then(|key| bound_text(table, key)).into(),
             evidence_json(&verdict.evidence).to_string().into(),
-            advice(table, report, load, verdict, &shapes(table)).into(),
+            statements.into(),
             load.reads_busy.into(),
             load.read_share.into(),
             load.offered.rows_per_s.into(),
@@ -355,6 +375,32 @@ pub(crate) fn split_events(
         ]);
     }
     batch(&schema(SPLIT_EVENTS), rows)
+}
+
+/// Rows of `sys.forecasts`.
+pub(crate) fn forecasts(report: &LoadReport, catalog: &Catalog) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let mut rows = Vec::new();
+    for forecast in &report.forecasts {
+        let Some(table) = names.table(forecast.table) else { continue };
+        rows.push(vec![
+            forecast.at.into(),
+            table.database.as_str().into(),
+            table.name.as_str().into(),
+            bound_text(table, &forecast.range.start).into(),
+            bound_text(table, &forecast.range.end).into(),
+            forecast.from.into(),
+            forecast.until.into(),
+            forecast.expected.into(),
+            forecast.confidence.into(),
+            u64::from(forecast.days).into(),
+            forecast.action.as_str().into(),
+            u64::from(forecast.cuts).into(),
+            forecast.actual.into(),
+            forecast.useful.into(),
+        ]);
+    }
+    batch(&schema(FORECASTS), rows)
 }
 
 /// Rows of `sys.balance_events`.

@@ -67,6 +67,8 @@ fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
         | ColumnType::UInt64
         | ColumnType::String
         | ColumnType::Date
+        | ColumnType::Uuid
+        | ColumnType::Time
         | ColumnType::Timestamp(..) => true,
         ColumnType::Bool
         | ColumnType::Float32

@@ -49,7 +49,7 @@ impl Router {
     ) -> Result<(), Unshipped> {
         let plan = self.view.plan(state, copy)?;
         let rows = without_placement(rows)?;
-        let parts = self.cut(copy, &plan, kind, rows, Identities::Shipped(ship))?;
+        let parts = self.cut(copy, &plan, &kind.into(), rows, Identities::Shipped(ship))?;
         let results =
             join_all(parts.into_iter().map(|part| self.send(state, part, deadline))).await;
         let mut is_ahead = false;

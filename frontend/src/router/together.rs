@@ -16,6 +16,7 @@
 //! - a part waits for the earlier request, in order, and then for a fraction of that request's duration at most;
 //! - parts sent together are one [`Part`] with one identity, which is atomic; each client gets the result of the
 //!   whole;
+//! - of rows of one key, only the last one is sent where it replaces the others (`coalesce.rs`);
 //! - if the whole is refused without effect, each part is sent alone: no client gets an error for another's rows;
 //! - a client that stops waiting does not affect the other parts.
 
@@ -33,6 +34,7 @@ use partita_proto::service::WriteKind;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::coalesce::{last_rows, replaces};
 use super::{Debt, Failed, Part, Router};
 
 /// Maximum bytes of a small part; larger ones gain little by being sent together.
@@ -264,7 +266,7 @@ impl Router {
             partition,
             epoch: part.route.epoch,
             schema: part.table.schema.version,
-            kind: part.kind,
+            kind: part.mode.kind,
         };
         let (table, route) = (Arc::clone(&part.table), part.route.clone());
         match self.together.enter(target, part, bytes, deadline) {
@@ -292,7 +294,7 @@ impl Router {
         let deadline = parts.iter().map(|waiting| waiting.deadline).max();
         let whole = match parts.as_slice() {
             [] | [_] => None,
-            [first, ..] => joined(self, first, &parts),
+            [first, ..] => joined(self, state, first, &parts),
         };
         if let (Some(part), Some(deadline)) = (whole, deadline) {
             self.view.metrics().joined_writes.add(parts.len() as u64);
@@ -313,20 +315,34 @@ impl Router {
     }
 }
 
-/// All rows as one part; `None` if their schemas differ after all.
-fn joined(router: &Router, first: &Waiting, parts: &[Waiting]) -> Option<Part> {
-    let Part { table, route, kind, rows, .. } = &first.part;
+/// All rows as one part, without those that later ones replace; `None` if their schemas differ after all.
+fn joined(
+    router: &Router,
+    state: &Arc<SessionState>,
+    first: &Waiting,
+    parts: &[Waiting],
+) -> Option<Part> {
+    let Part { table, route, mode, rows, .. } = &first.part;
     let batches = parts.iter().map(|waiting| &waiting.part.rows);
-    let rows = concat_batches(rows.schema_ref(), batches).ok()?;
+    let mut rows = concat_batches(rows.schema_ref(), batches).ok()?;
+    if replaces(&table.schema.options, mode.kind) {
+        let plan = router.view.plan(state, table).ok()?;
+        if let Some(last_rows) = last_rows(&plan.codec, &rows).ok()? {
+            let replaced = rows.num_rows() - last_rows.num_rows();
+            router.view.metrics().replaced_rows.add(replaced as u64);
+            rows = last_rows;
+        }
+    }
     Some(Part {
         table: Arc::clone(table),
         route: route.clone(),
         id: router.next_id(),
         earlier: Vec::new(),
-        kind: *kind,
+        mode: mode.clone(),
         rows,
         ship: None,
         uncertain: AtomicBool::new(false),
+        misrouted: AtomicBool::new(false),
     })
 }
 

@@ -1,9 +1,12 @@
-//! Opens partitions: finds their leaders, follows them when they move, and runs fragments there.
+//! Opens partitions: finds their leaders, follows them when they move, and runs fragments there. Where a partition is
+//! read much, followers are asked too.
 //!
 //! Invariants:
 //! - the reply of an attempt is used whole or not at all: after a split, the rows come from both halves, each once;
+//! - streams of a scan in an order follow each other in it, also those of both halves;
 //! - a fragment is retried until its first rows arrive, because most of its work is done by then; a later failure
-//!   fails the statement.
+//!   fails the statement;
+//! - a follower that refuses, fails or is slow to open costs one more request: the leader is asked next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +17,11 @@ use futures::future::try_join_all;
 use futures::{Stream, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use partita_proto::Error;
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::{Epoch, NodeId, PartitionId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
 use partita_proto::service::{
-    DataService, FragmentRequest, RowStream, ScanReply, ScanRequest, ScanStats,
+    DataService, FragmentRequest, ReadFrom, RowStream, ScanReply, ScanRequest, ScanStats,
 };
 use partita_worker::Fragment;
 use tokio::sync::OnceCell;
@@ -35,6 +38,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Maximum time to open a partition of a copy; then the statement is planned over its source.
 const COPY_WAIT: Duration = Duration::from_secs(3);
+/// Maximum time to open a scan that any replica may answer, at one of them.
+const OPEN_WAIT: Duration = Duration::from_secs(2);
 /// SQLSTATE of changed routes: another plan may succeed.
 const STALE: &str = "40001";
 /// Maximum starts of a partition's fragment; then its failure fails the statement.
@@ -43,42 +48,63 @@ const BEGINNINGS_MAX: u32 = 4;
 /// Place where a fragment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// At the partition's leader, if it can run it.
+    /// At the replica that is read, if it can run it.
     AtData,
     /// In the frontend, over a plain scan.
     Here,
 }
 
+/// Replica that is asked for a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Target {
+    node: Option<NodeId>,
+    /// True for a follower that was picked; false for the leader, as far as it is known.
+    is_picked: bool,
+    place: Place,
+}
+
 /// One partition of a scan.
 pub(super) struct Part {
     route: Route,
-    opened: OnceCell<Mutex<Vec<Option<RowStream>>>>,
+    opened: OnceCell<Opened>,
     pub(super) stats: Mutex<Vec<Arc<ScanStats>>>,
+    /// Partitions that were read for it, each with its epoch and the Raft index of its rows.
+    pub(super) positions: Mutex<Vec<(PartitionId, Epoch, u64)>>,
 }
 
 impl Part {
     pub(super) fn new(route: Route) -> Self {
-        Self { route, opened: OnceCell::new(), stats: Mutex::new(Vec::new()) }
+        let (stats, positions) = (Mutex::default(), Mutex::default());
+        Self { route, opened: OnceCell::new(), stats, positions }
     }
+}
+
+/// Streams of an open partition.
+pub(super) struct Opened {
+    streams: Mutex<Vec<Option<RowStream>>>,
+    /// False if the rows are not in the order of the scan.
+    in_order: bool,
 }
 
 /// Opens partitions.
 pub(super) struct Opener {
     pub(super) spec: ScanSpec,
     pub(super) view: Arc<ClusterView>,
+    /// True if the rows are read to be written under a condition.
+    pub(super) for_update: bool,
 }
 
 impl Opener {
-    /// One stream of a partition; empty if the partition has fewer streams.
+    /// One stream of a partition, and true if it is in the order of the scan; empty if the partition has fewer streams.
     pub(super) async fn stream(
         &self,
         part: &Arc<Part>,
         stream: usize,
-    ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
+    ) -> Result<(impl Stream<Item = Result<RecordBatch>> + Send + use<>, bool)> {
         let opened = self.open(part).await?;
         // Streams beyond the requested number are dealt to the first ones again.
         let mine: Vec<RowStream> = {
-            let mut streams = opened.lock();
+            let mut streams = opened.streams.lock();
             let count = self.spec.streams;
             (stream..streams.len())
                 .step_by(count)
@@ -88,28 +114,32 @@ impl Opener {
         let table = Arc::clone(&self.spec.table);
         let partition = part.route.partition;
         let in_place = self.spec.in_place_of.is_some();
-        Ok(futures::stream::iter(mine).flatten().map_err(move |error| {
+        let rows = futures::stream::iter(mine).flatten().map_err(move |error| {
             let is_gone = matches!(error, Error::NotFound { .. } | Error::Unavailable(_));
             DataFusionError::from(match in_place && is_gone {
                 true => unreadable(&table.name, &error),
                 false => placed(error, &table.name, partition),
             })
-        }))
+        });
+        Ok((rows, opened.in_order))
     }
 
-    pub(super) async fn open<'a>(
-        &self,
-        part: &'a Arc<Part>,
-    ) -> Result<&'a Mutex<Vec<Option<RowStream>>>, SqlError> {
+    pub(super) async fn open<'a>(&self, part: &'a Arc<Part>) -> Result<&'a Opened, SqlError> {
+        let wanted_order = self.spec.key_order();
         part.opened
             .get_or_try_init(|| async {
                 let replies = self.scan(&part.route).await?;
                 let mut streams = Vec::new();
-                for reply in replies {
+                // NULLs of one half do not follow the rows of the other one.
+                let mut in_order =
+                    replies.len() <= 1 || !wanted_order.is_some_and(|order| order.nulls_apart);
+                for (route, reply) in replies {
+                    in_order &= wanted_order.is_none() || reply.order == wanted_order;
+                    part.positions.lock().push((route.partition, route.epoch, reply.index));
                     part.stats.lock().push(reply.stats);
                     streams.extend(reply.streams.into_iter().map(Some));
                 }
-                Ok(Mutex::new(streams))
+                Ok(Opened { streams: Mutex::new(streams), in_order })
             })
             .await
     }
@@ -121,7 +151,7 @@ impl Opener {
     }
 
     /// Scans the partition of a route, or its successors if the route is out of date.
-    async fn scan(&self, route: &Route) -> Result<Vec<ScanReply>, SqlError> {
+    async fn scan(&self, route: &Route) -> Result<Vec<(Route, ScanReply)>, SqlError> {
         // The deadline is renewed for each request: a fragment may compute for longer than one may take.
         let mut deadline = Instant::now() + self.wait();
         let mut beginnings = 1;
@@ -132,14 +162,15 @@ impl Opener {
         while let Some(route) = routes.pop() {
             let version = self.view.catalog().version;
             match self.scan_route(&route, place, deadline).await? {
-                Ok(reply) if self.spec.at_data.is_none() => replies.push(reply),
-                Ok(reply) => match started(reply).await {
+                Ok((reply, _)) if self.spec.at_data.is_none() => replies.push((route, reply)),
+                Ok((reply, node)) => match started(reply).await {
                     Ok(reply) => {
                         deadline = Instant::now() + self.wait();
-                        replies.push(reply);
+                        replies.push((route, reply));
                     }
                     Err(error) if may_begin_again(&error) && beginnings < BEGINNINGS_MAX => {
                         self.view.metrics().scan_retries.add(1);
+                        self.view.replicas().failed(route.partition, node);
                         beginnings += 1;
                         if matches!(error, Error::Query { .. }) {
                             place = Place::Here;
@@ -160,6 +191,10 @@ impl Opener {
                     routes.extend(self.newest_routes(&route.keys, stale)?);
                 }
             }
+        }
+        replies.sort_by(|(a, _), (b, _)| a.keys.start.cmp(&b.keys.start));
+        if self.spec.key_order().is_some_and(|order| order.descending) {
+            replies.reverse();
         }
         Ok(replies)
     }
@@ -190,23 +225,32 @@ impl Opener {
         if routes.iter().all(is_inside) { Ok(routes) } else { Err(stale.into()) }
     }
 
-    /// Scans one route's partition, with retries, until its leader answers, the route is out of date (the inner
-    /// error), or the deadline has passed.
+    /// Scans one route's partition, with retries, until its leader or a follower that was picked answers, the route is
+    /// out of date (the inner error), or the deadline has passed. Returns the node that answered, too.
     async fn scan_route(
         &self,
         route: &Route,
         place: Place,
         deadline: Instant,
-    ) -> Result<Result<ScanReply, Error>, SqlError> {
+    ) -> Result<Result<(ScanReply, NodeId), Error>, SqlError> {
         let leaders = self.view.leaders();
-        let mut node = leaders.first(route);
+        // Conditions are about the log of the leader, which knows its end.
+        let mut picked = match self.spec.reading.at_followers && !self.for_update {
+            true => self.view.replicas().pick(route, leaders.known(route)),
+            false => None,
+        };
+        let mut node = picked.or_else(|| leaders.first(route));
         let mut pause = PAUSE;
         let mut hops = 0;
         loop {
-            let error = match self.scan_once(node, route, place, deadline).await {
-                Ok(reply) => {
-                    leaders.answered(route.partition, node);
-                    return Ok(Ok(reply));
+            let target = Target { node, is_picked: picked.is_some(), place };
+            let error = match self.scan_once(target, route, deadline).await {
+                Ok((reply, node)) => {
+                    // Any replica may have answered another request.
+                    if self.spec.read_from(target.is_picked) == ReadFrom::Leader {
+                        leaders.answered(route.partition, Some(node));
+                    }
+                    return Ok(Ok((reply, node)));
                 }
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
                     return Ok(Err(error));
@@ -217,6 +261,13 @@ impl Opener {
             let absent = is_absent(&error);
             if absent && self.view.has_changed(&self.spec.table, route) {
                 return Ok(Err(error));
+            }
+            // If the leader fails as well, its error is the one that counts.
+            if let Some(follower) = picked.take() {
+                self.view.metrics().scan_retries.add(1);
+                self.view.replicas().failed(route.partition, follower);
+                node = leaders.first(route);
+                continue;
             }
             if !(absent || error.is_retryable()) || Instant::now() + pause >= deadline {
                 if self.spec.in_place_of.is_some() {
@@ -254,12 +305,11 @@ impl Opener {
 
     async fn scan_once(
         &self,
-        node: Option<NodeId>,
+        target: Target,
         route: &Route,
-        place: Place,
         deadline: Instant,
-    ) -> Result<ScanReply, Error> {
-        let node = node.ok_or_else(|| {
+    ) -> Result<(ScanReply, NodeId), Error> {
+        let node = target.node.ok_or_else(|| {
             Error::Unavailable(format!("no node is known to hold partition {}", route.partition))
         })?;
         let service = self.view.nodes().node(node)?;
@@ -272,16 +322,27 @@ impl Opener {
             parallelism: self.spec.streams,
             newest_only: self.spec.newest_only,
             probes: self.spec.probes.clone(),
+            read_from: self.spec.read_from(target.is_picked),
+            first_by_time: self.spec.first_by_time,
+            order: self.spec.key_order(),
+            for_update: self.for_update,
         };
+        // Where other replicas may answer as well, none is waited for until the end.
+        let (deadline, replica) = match self.spec.read_from(target.is_picked) {
+            ReadFrom::AnyReplica { .. } => (deadline.min(Instant::now() + OPEN_WAIT), "replica"),
+            ReadFrom::Leader => (deadline, "leader"),
+        };
+        let in_flight = self.view.replicas().begin(route.partition, node);
+        let place = target.place;
         let answer = async {
             match &self.spec.at_data {
                 Some(at_data) => self.run(node, service.as_ref(), place, at_data, request).await,
-                None => service.scan(request).await,
+                None => plain(service.as_ref(), request).await,
             }
         };
         match tokio::time::timeout_at(deadline, answer).await {
-            Ok(reply) => reply,
-            Err(_) => Err(Error::Timeout("no answer from the partition's leader".to_owned())),
+            Ok(reply) => Ok((in_flight.answered(reply?), node)),
+            Err(_) => Err(Error::Timeout(format!("no answer from the partition's {replica}"))),
         }
     }
 
@@ -308,6 +369,20 @@ impl Opener {
         let reply = service.scan(scan).await?;
         fragment.run(reply, &columns, Arc::clone(&at_data.runtime))
     }
+}
+
+/// Scans a partition. If its rows come in another order than that of the request, a limit has left out any of them: then
+/// all of them are requested.
+async fn plain(service: &dyn DataService, request: ScanRequest) -> Result<ScanReply, Error> {
+    if request.order.is_none() || request.limit.is_none() {
+        return service.scan(request).await;
+    }
+    let reply = service.scan(request.clone()).await?;
+    if reply.order == request.order {
+        return Ok(reply);
+    }
+    drop(reply);
+    service.scan(ScanRequest { order: None, limit: None, ..request }).await
 }
 
 /// A fragment's reply, once each of its streams has returned its first rows or has ended.

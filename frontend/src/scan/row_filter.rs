@@ -186,6 +186,7 @@ mod tests {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         }
@@ -204,6 +205,8 @@ mod tests {
             options: TableOptions::default(),
             next_column: ColumnId(4),
             schema_on_write: false,
+            checks: Vec::new(),
+            view: None,
         }
     }
 

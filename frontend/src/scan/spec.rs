@@ -4,16 +4,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use partita_advice::FilterClass;
 use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
 use partita_proto::id::ColumnId;
 use partita_proto::probe::Probe;
+use partita_proto::service::{FirstByTime, KeyOrder, ReadFrom};
 
 use super::row_filter::RowFilter;
 
@@ -48,6 +51,12 @@ pub(crate) struct ScanSpec {
     pub(crate) rows: Option<usize>,
     /// True if only the newest row of each series is needed.
     pub(crate) newest_only: bool,
+    /// Replicas that may be read.
+    pub(crate) reading: Reading,
+    /// If set, only these rows of each partition are needed.
+    pub(crate) first_by_time: Option<FirstByTime>,
+    /// Order of the rows of each output, if any; each partition has one stream then.
+    pub(crate) order: Option<ScanOrder>,
     /// Operators pushed down to the partitions, if any.
     pub(crate) at_data: Option<AtData>,
 }
@@ -63,6 +72,20 @@ impl ScanSpec {
         self.limit.filter(|_| self.row_filter.is_none())
     }
 
+    /// Replicas that may answer. `is_picked`: a follower is asked, because there are many reads.
+    pub(super) fn read_from(&self, is_picked: bool) -> ReadFrom {
+        let staleness_max = self.reading.staleness_max;
+        if !is_picked && staleness_max.is_zero() {
+            return ReadFrom::Leader;
+        }
+        ReadFrom::AnyReplica { staleness_max, schema: self.table.schema.version }
+    }
+
+    /// Order of the requests' rows, if any.
+    pub(super) fn key_order(&self) -> Option<KeyOrder> {
+        self.order.as_ref().map(|order| order.keys)
+    }
+
     /// Columns of the rows that the scan returns.
     pub(super) fn output_schema(&self) -> SchemaRef {
         match &self.at_data {
@@ -70,6 +93,40 @@ impl ScanSpec {
             None => Arc::clone(&self.schema),
         }
     }
+}
+
+/// Planner extension of a statement: replicas that its scans may read, and how old their rows may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Writes that were acknowledged longer ago than this are seen; zero: all acknowledged writes. With a bound, any
+    /// replica may answer.
+    pub(crate) staleness_max: Duration,
+    /// True if followers are asked where a partition is read much.
+    pub(crate) at_followers: bool,
+}
+
+impl Reading {
+    /// The same without a bound on the age of rows: all acknowledged writes are seen.
+    pub(crate) fn linearizable(self) -> Self {
+        Self { staleness_max: Duration::ZERO, ..self }
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { staleness_max: Duration::ZERO, at_followers: true }
+    }
+}
+
+/// Order of the rows of each output of a scan.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanOrder {
+    /// The order as columns of the scan.
+    pub(crate) ordering: LexOrdering,
+    /// The same order as one of keys.
+    pub(crate) keys: KeyOrder,
+    /// The partitions of each output, as positions among those that are touched, in the order in which they are read.
+    pub(super) outputs: Vec<Vec<usize>>,
 }
 
 /// Operators that run at the partitions of a scan.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use partita_proto::service::AdminOrder;
 use partita_sql::access_statement::AccessStatement;
 use partita_sql::parser;
+use partita_sql::sequence_statement::SequenceStatement;
 use partita_sql::statement::{Admin, Show, Statement};
 use partita_sql::task_statement::TaskStatement;
 
@@ -16,21 +17,22 @@ use super::{Db, collect};
 use crate::{Output, SqlError};
 
 /// Sources of the statements, by which a new kind is noticed: prefix of the kind, name of the type, text.
-const SOURCES: [(&str, &str, &str); 6] = [
+const SOURCES: [(&str, &str, &str); 7] = [
     ("", "Statement", include_str!("../../sql/src/statement.rs")),
     ("Show", "Show", include_str!("../../sql/src/statement.rs")),
     ("Access", "AccessStatement", include_str!("../../sql/src/access_statement.rs")),
     ("Admin", "Admin", include_str!("../../sql/src/statement.rs")),
     ("Task", "TaskStatement", include_str!("../../sql/src/task_statement.rs")),
+    ("Sequence", "SequenceStatement", include_str!("../../sql/src/sequence_statement.rs")),
     ("Order", "AdminOrder", include_str!("../../../proto/src/service.rs")),
 ];
 /// Kinds that others divide: each of the latter is in the table.
-const DIVIDED: [&str; 4] = ["Show", "Access", "Task", "Admin"];
+const DIVIDED: [&str; 5] = ["Show", "Access", "Task", "Sequence", "Admin"];
 
 /// One letter for each of [`WHO`]: superuser, whole token, read token, token for rows, write token, token of another
 /// organisation, member, stranger, expired token.
 ///
-/// A: allowed. D: denied. H: as if the object did not exist. E: the session has ended.
+/// A: allowed. D: denied. H: as if the object did not exist. E: the session has ended. ?: another error.
 ///
 /// LEFT and RIGHT stand for the ids of the partitions of `acme_t`.
 const MATRIX: &[(&str, &str)] = &[
@@ -48,6 +50,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDDHDHE", "EXPLAIN INSERT INTO acme_t SELECT * FROM acme_t"),
     ("AADDDHDHE", "EXPLAIN DELETE FROM acme_t"),
     ("AADDDHDHE", "EXPLAIN DELETE FROM acme_t WHERE v = 10"),
+    ("AADDDHDHE", "EXPLAIN UPDATE acme_t SET v = 1"),
     ("AAADDHAHE", "EXPLAIN HOTSPOT acme_t"),
     ("AAADDHAHE", "ADVISE TABLE acme_t"),
     ("AAADDHAHE", "ADVISE PARTITIONS FOR acme_t RATE 1000"),
@@ -66,16 +69,46 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDAHDHE", "DELETE FROM acme_t"),
     ("AADDAHDHE", "DELETE FROM acme_t WHERE k = 1"),
     ("AADDDHDHE", "DELETE FROM acme_t WHERE v = 10"),
+    ("AADDAHDHE", "UPDATE acme_t SET v = 1"),
+    ("AADDDHDHE", "UPDATE acme_t SET v = v + 1"),
+    ("AADDDHDHE", "UPDATE acme_t SET v = 1 WHERE k = 1"),
+    ("AADDDHDHE", "UPDATE acme_t SET v = (SELECT max(v) FROM acme_t)"),
+    ("AADDAHDHE", "PREPARE q AS UPDATE acme_t SET v = $1; EXECUTE q(3)"),
+    ("AADDDHDHE", "INSERT INTO acme_t VALUES (3, 3) RETURNING v"),
+    ("AADDAHDHE", "INSERT INTO acme_t VALUES (1, 3) ON CONFLICT DO NOTHING"),
+    ("AADDDHDHE", "INSERT INTO acme_t VALUES (1, 3) ON CONFLICT (k) DO NOTHING"),
+    ("AADDDHDHE", "INSERT INTO acme_t VALUES (1, 3) ON CONFLICT (k) DO UPDATE SET v = excluded.v"),
+    ("AADDAHDHE", "UPSERT INTO acme_t (k) VALUES (1)"),
+    ("AADDDHDHE", "UPDATE acme_t SET v = 1 RETURNING k"),
+    ("AADDDHDHE", "DELETE FROM acme_t RETURNING k"),
     ("AADDAHDHE", "COPY acme_t FROM STDIN"),
+    // Files are for administrators; this server has none.
+    ("?DDDDHDHE", "COPY acme_t FROM 'f'"),
+    ("?DDDDDDDE", "COPY acme_t TO 'f'"),
     ("AADDAHDHE", "TRUNCATE acme_t"),
+    ("AADDAHDHE", "TRUNCATE acme_t RESTART IDENTITY"),
     // Definitions.
     ("ADDDDDDDE", "CREATE DATABASE fresh"),
     ("AADDDHDHE", "ALTER DATABASE acme SET ('ttl' = '1d')"),
     ("AADDDHDHE", "DROP DATABASE acme"),
     ("AADDAHDHE", "CREATE TABLE fresh (k INT PRIMARY KEY)"),
+    ("AADDDHDHE", "CREATE TABLE fresh (LIKE acme_t INCLUDING ALL)"),
+    ("AADDDHDHE", "CREATE TABLE fresh LIKE acme_t"),
+    ("AADDDHDHE", "CREATE TABLE fresh AS SELECT k, v FROM acme_t"),
+    ("AADDDHDHE", "CREATE TABLE fresh AS SELECT k, v FROM acme_t WITH NO DATA"),
+    ("AADDAHDHE", "CREATE TABLE fresh AS SELECT 1 AS k"),
+    ("AADDDHDHE", "SELECT k, v INTO fresh FROM acme_t"),
+    ("AADDDHDHE", "EXPLAIN CREATE TABLE fresh AS SELECT k, v FROM acme_t"),
     ("AADDDHDHE", "ALTER TABLE acme_t ADD COLUMN w INT"),
     ("AADDDADAE", "ALTER TABLE IF EXISTS acme_t RENAME TO fresh"),
     ("AADDDHDHE", "ALTER TABLE acme_t SPLIT AT ((5))"),
+    ("AADDDHDHE", "ALTER TABLE acme_t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2"),
+    ("AADDDHDHE", "ALTER TABLE acme_t PARTITION BY HASH (k) PARTITIONS 2"),
+    (
+        "AADDDADAE",
+        "ALTER TABLE IF EXISTS acme_t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2; \
+         ALTER TABLE IF EXISTS acme_t CANCEL REKEYING",
+    ),
     ("AADDDHDHE", "DROP TABLE acme_t"),
     ("AADDDADAE", "DROP TABLE IF EXISTS acme_t"),
     (
@@ -88,6 +121,22 @@ const MATRIX: &[(&str, &str)] = &[
          DROP MATERIALIZED COPY c",
     ),
     ("AAAAAAAAE", "DROP MATERIALIZED COPY IF EXISTS c"),
+    ("AADDAHDHE", "CREATE VIEW fresh AS SELECT k, v FROM acme_t"),
+    (
+        "AADDDHDHE",
+        "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; CREATE OR REPLACE VIEW fresh AS SELECT k FROM acme_t",
+    ),
+    ("AADDDHDHE", "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; SELECT * FROM fresh"),
+    ("AADDDHDHE", "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; DROP VIEW fresh"),
+    (
+        "AADDAHDHE",
+        "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; SHOW CREATE VIEW fresh",
+    ),
+    ("AAAAAAAAE", "ALTER VIEW IF EXISTS fresh RENAME TO fresher"),
+    ("AAAAAAAAE", "DROP VIEW IF EXISTS fresh"),
+    ("AADDDHDHE", "COMMENT ON TABLE acme_t IS 'x'"),
+    ("AADDDHDHE", "COMMENT ON COLUMN acme_t.v IS 'x'"),
+    ("AADDDHDHE", "COMMENT ON DATABASE acme IS 'x'"),
     ("AADDDHDHE", "CREATE INDEX ON acme_t USING inverted (v)"),
     ("AADDDHDHE", "CREATE INDEX IF NOT EXISTS acme_i ON acme_t USING skipping (v)"),
     ("AADDDHDHE", "ALTER TABLE acme_t ALTER COLUMN v UNSET SKIPPING INDEX"),
@@ -119,8 +168,12 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAAAAAAAE", "DEALLOCATE ALL"),
     ("AAAAAAAAE", "CLOSE ALL"),
     ("AAAAAAAAE", "DISCARD ALL"),
+    ("AAAAAAAAE", "LISTEN jobs"),
+    ("AAAAAAAAE", "NOTIFY jobs, 'x'"),
     ("AAAAAAAAE", "UNLISTEN *"),
+    ("AAAAAAAAE", "VACUUM"),
     ("AAAAAAAAE", ""),
+    ("AAAAAAAAE", "SELECT pg_cancel_backend(pg_backend_pid() * 0)"),
     ("AAAAAAAAE", "SET ROLE NONE"),
     ("ADHHHHAHE", "SET ROLE acme_staff"),
     // Orders.
@@ -142,8 +195,10 @@ const MATRIX: &[(&str, &str)] = &[
     // As in PostgreSQL: a grantee without grant options gets a warning, and nothing is changed.
     ("AAHHHHAHE", "GRANT SELECT ON acme_t TO acme_staff"),
     ("AAHHHHAHE", "REVOKE SELECT ON acme_t FROM acme_staff"),
+    ("AAHHHHAHE", "GRANT USAGE ON ALL SEQUENCES IN SCHEMA acme TO acme_staff"),
     ("ADHHHHDHE", "ALTER TABLE acme_t OWNER TO acme_staff"),
     ("ADHHHHDHE", "ALTER DATABASE acme OWNER TO acme_staff"),
+    ("AAHHHHAHE", "ALTER SEQUENCE IF EXISTS acme_s OWNER TO acme_staff"),
     ("ADHHHHDHE", "REASSIGN OWNED BY acme_staff TO acme_boss"),
     ("ADHHHHAHE", "DROP OWNED BY acme_staff"),
     ("AAAAAAAAE", "SHOW GRANTS"),
@@ -166,6 +221,10 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAHHHHHHE", "DROP TASK acme_task"),
     ("AAAAAAAAE", "DROP TASK IF EXISTS acme_task"),
     ("AAAAAAAAE", "SHOW TASKS"),
+    // Sequences: those of columns by the rights on their tables, others by those on their databases.
+    ("AADDAHDHE", "CREATE SEQUENCE fresh"),
+    ("AAAAAAAAE", "ALTER SEQUENCE IF EXISTS fresh RESTART"),
+    ("AAAAAAAAE", "DROP SEQUENCE IF EXISTS fresh"),
 ];
 
 /// The letter of a result.
@@ -214,7 +273,10 @@ fn leaves_no_trace(sql: &str) -> bool {
                     | Statement::Close(_)
                     | Statement::Discard(_)
                     | Statement::SetRole(_)
+                    | Statement::Listen
+                    | Statement::Notify
                     | Statement::Unlisten
+                    | Statement::Vacuum(_)
             )
     };
     parser::parse(sql).unwrap().iter().all(is_of_session)
@@ -311,6 +373,7 @@ fn kind_of_show(show: &Show) -> &'static str {
         Show::Databases { .. } => "Show::Databases",
         Show::Tables { .. } => "Show::Tables",
         Show::CreateTable(_) => "Show::CreateTable",
+        Show::CreateView(_) => "Show::CreateView",
         Show::Columns(_) => "Show::Columns",
         Show::Partitions(_) => "Show::Partitions",
         Show::Indexes(_) => "Show::Indexes",
@@ -354,6 +417,14 @@ fn kind_of_task(statement: &TaskStatement) -> &'static str {
     }
 }
 
+fn kind_of_sequence(statement: &SequenceStatement) -> &'static str {
+    match statement {
+        SequenceStatement::Create { .. } => "Sequence::Create",
+        SequenceStatement::Alter { .. } => "Sequence::Alter",
+        SequenceStatement::Drop { .. } => "Sequence::Drop",
+    }
+}
+
 fn kind_of_admin(admin: &Admin) -> &'static str {
     match admin {
         Admin::FlushTable(_) => "Admin::FlushTable",
@@ -377,17 +448,23 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::ExplainHotspot(_) => "ExplainHotspot",
         Statement::Insert(_) => "Insert",
         Statement::Delete(_) => "Delete",
+        Statement::Update(_) => "Update",
         Statement::CopyFrom(_) => "CopyFrom",
         Statement::CopyTo(_) => "CopyTo",
         Statement::CreateDatabase(_) => "CreateDatabase",
         Statement::AlterDatabase(_) => "AlterDatabase",
         Statement::DropDatabase(_) => "DropDatabase",
         Statement::CreateTable(_) => "CreateTable",
+        Statement::CreateTableAs(_) => "CreateTableAs",
         Statement::AlterTable(_) => "AlterTable",
         Statement::Repartition(_) => "Repartition",
+        Statement::Rekey(_) => "Rekey",
         Statement::DropTable(_) => "DropTable",
         Statement::CreateCopy(_) => "CreateCopy",
         Statement::DropCopy(_) => "DropCopy",
+        Statement::CreateView(_) => "CreateView",
+        Statement::DropView(_) => "DropView",
+        Statement::Comment(_) => "Comment",
         Statement::CreateIndex(_) => "CreateIndex",
         Statement::DropIndex(_) => "DropIndex",
         Statement::Truncate(_) => "Truncate",
@@ -409,7 +486,11 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::Access(statement) => kind_of_access(statement),
         Statement::SetRole(_) => "SetRole",
         Statement::Task(statement) => kind_of_task(statement),
+        Statement::Sequence(statement) => kind_of_sequence(statement),
+        Statement::Listen => "Listen",
+        Statement::Notify => "Notify",
         Statement::Unlisten => "Unlisten",
+        Statement::Vacuum(_) => "Vacuum",
         Statement::Advise(_) => "Advise",
         Statement::Empty => "Empty",
     }
@@ -447,4 +528,29 @@ fn every_kind_of_statement_is_in_the_table() {
     }
     assert!(expected.len() > 60, "{expected:?}");
     assert_eq!(covered, expected);
+}
+
+/// A session of another role or token does not exist for those who may not monitor.
+#[tokio::test]
+async fn sessions_are_signalled_by_their_own_identity_and_by_the_superuser() {
+    let db = world().await;
+    for (who, expected) in [
+        (Who::Superuser, "true"),
+        (Who::Whole, "false"),
+        (Who::Read, "false"),
+        (Who::Foreign, "false"),
+        (Who::Member, "true"),
+        (Who::Stranger, "false"),
+    ] {
+        let target = session_of(&db, Who::Member, "acme").session;
+        let caller = session_of(&db, who, "acme");
+        let is_shown = |session: &Db| {
+            let rows = session.frontend.activities(session.session.viewer());
+            rows.iter().any(|row| row.pid == target.pid()).to_string()
+        };
+        assert_eq!(is_shown(&caller), expected, "{who:?}");
+        let call = format!("SELECT pg_terminate_backend({})", target.pid());
+        assert_eq!(caller.one(&call).await, expected, "{who:?}");
+        assert_eq!(target.terminated().is_some().to_string(), expected, "{who:?}");
+    }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use partita_load::{Cause, Class, Standing};
 use partita_proto::id::NodeId;
 use partita_proto::load::{
-    BalanceEvent, BalanceKind, Busy, HotCause, HotKey, Instant, LoadHistory, LoadReport, NodeLoad,
-    PartitionLoad, Rates, SplitEvent, Verdict,
+    BalanceEvent, BalanceKind, Busy, ForecastEvent, HotCause, HotKey, Instant, LoadHistory,
+    LoadReport, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
 };
 use partita_proto::range::Bound;
 use partita_proto::task::{TaskStep, Window};
@@ -42,6 +42,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baa--za-", "sys.partitions"),
     ("baaaaza-", "sys.tables"),
     ("baa--za-", "sys.copies"),
+    ("baa--za-", "sys.rekeyings"),
     ("baa--za-", "sys.series"),
     ("baa--za-", "sys.series_tags"),
     ("baa--za-", "sys.columns"),
@@ -66,6 +67,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baa--za-", "sys.partition_load"),
     ("baa--za-", "sys.hot_partitions"),
     ("baa--za-", "sys.split_events"),
+    ("baa--za-", "sys.forecasts"),
     ("baa--za-", "sys.balance_events"),
     ("baa--za-", "sys.hot_keys"),
     // Statements and clients of others.
@@ -81,9 +83,11 @@ const TABLES: &[(&str, &str)] = &[
     ("baaaaza-", "information_schema.columns"),
     ("baaaaza-", "information_schema.key_column_usage"),
     ("baaaaza-", "information_schema.table_constraints"),
+    ("--------", "information_schema.check_constraints"),
     ("baaaaza-", "information_schema.constraint_table_usage"),
     ("baaaaza-", "information_schema.constraint_column_usage"),
     ("--------", "information_schema.referential_constraints"),
+    ("--------", "information_schema.sequences"),
     ("baa--za-", "information_schema.partitions"),
     ("baaaaza-", "information_schema.table_privileges"),
     ("baaaaza-", "information_schema.role_table_grants"),
@@ -118,6 +122,13 @@ fn report(db: &Db) -> LoadReport {
             partition: routes[0].partition,
             children: vec![partition],
             ..SplitEvent::default()
+        });
+        report.forecasts.push(ForecastEvent {
+            at: NOW,
+            table: table.id,
+            range: routes[1].range.clone(),
+            expected: 1.5,
+            ..ForecastEvent::default()
         });
         report.balances.push(BalanceEvent {
             at: NOW,
@@ -194,6 +205,8 @@ async fn full_world() -> Db {
         db.tag(&format!("GRANT SELECT ON {table} TO {name}_staff")).await;
         let copy = format!("{name}.{name}_c OF {table} PRIMARY KEY (ts, k)");
         db.tag(&format!("CREATE MATERIALIZED COPY {copy}")).await;
+        let layout = "PRIMARY KEY (ts, k) PARTITION BY HASH (k) PARTITIONS 2";
+        db.tag(&format!("ALTER TABLE {table} {layout}")).await;
     }
     *db.fake.load.lock() = report(&db);
     run_tasks(&db).await;

@@ -1,5 +1,10 @@
 //! DDL through the frontend.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array};
+use arrow::record_batch::RecordBatch;
+
 use super::Db;
 use crate::Output;
 
@@ -64,4 +69,29 @@ async fn tables_change_and_keep_their_rows() {
     assert_eq!(db.tag("ADMIN flush_table('u')").await, "ADMIN");
     assert_eq!(db.error("ALTER TABLE u ADD COLUMN z INT DEFAULT 'x'").await.sqlstate, "42804");
     assert_eq!(db.error("ALTER TABLE u ADD COLUMN z INT NOT NULL").await.sqlstate, "0A000");
+}
+
+#[tokio::test]
+async fn rows_pass_the_constraints_whatever_brings_them() {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (k INT PRIMARY KEY, v INT CHECK (v > 0))").await;
+    let table = db.frontend.catalog().table("public", "t").map(Arc::clone).unwrap();
+    let rows = |values: [i32; 2]| {
+        let column = |values: [i32; 2]| Arc::new(Int32Array::from(values.to_vec())) as ArrayRef;
+        RecordBatch::try_from_iter([("k", column([1, 2])), ("v", column(values))]).unwrap()
+    };
+    let error = db.frontend.ingest(&db.permit(), &table, rows([1, 0])).await.unwrap_err();
+    assert_eq!(
+        (error.sqlstate.as_str(), error.message.as_str()),
+        ("23514", "new row for relation \"t\" violates check constraint \"t_v_check\"")
+    );
+    assert_eq!(error.detail.as_deref(), Some("in row 2"));
+    assert_eq!(db.frontend.ingest(&db.permit(), &table, rows([1, 2])).await.unwrap(), 2);
+    // A constraint that rows fail is not there after the attempt.
+    assert_eq!(db.error("ALTER TABLE t ADD CHECK (v > 1)").await.sqlstate, "23514");
+    db.tag("INSERT INTO t VALUES (3, 1)").await;
+    let sql = db.rows("SHOW CREATE TABLE t").await[0][1].clone();
+    assert!(sql.contains("CONSTRAINT t_v_check CHECK (v > 0)"), "{sql}");
+    db.tag(&sql.replacen("CREATE TABLE t ", "CREATE TABLE u ", 1)).await;
+    assert_eq!(db.error("INSERT INTO u VALUES (3, 0)").await.sqlstate, "23514");
 }

@@ -8,9 +8,9 @@ use partita_proto::catalog::Table;
 use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::id::{Epoch, NodeId, PartitionId};
 use partita_proto::load::{
-    BalanceEvent, BalanceKind, Busy, Evidence, HotCause, HotKey, Instant, KeySample, Latency,
-    LoadHistory, LoadReport, NodeLoad, OfferedRows, PartitionLoad, Rates, ShownReason, SplitEvent,
-    TableRotation, Verdict,
+    BalanceEvent, BalanceKind, Busy, Evidence, ForecastEvent, HotCause, HotKey, Instant, KeySample,
+    Latency, LoadHistory, LoadReport, NodeLoad, OfferedRows, PartitionLoad, Rates, ShownReason,
+    SplitEvent, TableRotation, Verdict,
 };
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
@@ -41,6 +41,37 @@ fn cause(table: &Table, partition: PartitionId) -> HotCause {
         },
         share: 0.625,
         samples: 240,
+    }
+}
+
+/// A peak that is expected on the last partition from now on.
+fn forecast(table: &Table) -> ForecastEvent {
+    ForecastEvent {
+        at: Instant(NOW.0 - 1_800_000),
+        table: table.id,
+        range: table.partitions.routes()[1].range.clone(),
+        from: NOW,
+        until: Instant(NOW.0 + 3_600_000),
+        expected: 1.5,
+        confidence: 0.75,
+        days: 6,
+        cuts: 3,
+        ..ForecastEvent::default()
+    }
+}
+
+/// A minute of a tail.
+fn history(table: &Table, partition: PartitionId) -> LoadHistory {
+    LoadHistory {
+        at: Instant(NOW.0 - 120_000),
+        span: Duration::from_secs(60),
+        table: table.id,
+        partition,
+        leader: Some(NodeId(2)),
+        busy: 0.85,
+        busy_max: 0.99,
+        class: Some(Class::MovingRight),
+        ..LoadHistory::default()
     }
 }
 
@@ -129,19 +160,10 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
             per_second: 3_600.0,
             read: false,
         }],
-        history: vec![LoadHistory {
-            at: Instant(NOW.0 - 120_000),
-            span: Duration::from_secs(60),
-            table: table.id,
-            partition,
-            leader: Some(NodeId(2)),
-            busy: 0.85,
-            busy_max: 0.99,
-            class: Some(Class::MovingRight),
-            ..LoadHistory::default()
-        }],
+        history: vec![history(&table, partition)],
         hot_causes: vec![cause(&table, partition)],
         rotations: Vec::new(),
+        forecasts: vec![forecast(&table)],
     };
     db
 }
@@ -183,6 +205,14 @@ async fn the_tables_of_load_show_what_meta_says() {
         )
         .await,
         ["split|load: it is busy|0.53|0.9|true|12.0|NULL|done|('1970-01-01 00:00:01', 0)"]
+    );
+    assert_eq!(
+        db.lines(
+            "SELECT \"table\", end_key IS NULL, expected_from, expected_load, confidence, days, action, cuts, \
+             actual_load, useful FROM sys.forecasts"
+        )
+        .await,
+        ["events|true|2025-10-09T08:53:20|1.5|0.75|6|cut|3|NULL|NULL"]
     );
     assert_eq!(
         db.lines("SELECT \"table\", kind, from_node, to_node FROM sys.balance_events").await,
@@ -260,6 +290,9 @@ async fn a_hot_partition_comes_with_its_cure() {
     db.tag("INSERT INTO events VALUES (5, 1, 0.5), (1500, 2, 0.5)").await;
     db.tag(&row[3]).await;
     assert_eq!(db.one("SELECT count(*) FROM events").await, "2");
+    // It is not advised again while the rows are moved.
+    let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
+    assert_eq!(advice, "-- the table is being re-keyed, see sys.rekeyings");
 
     let db = hot(FrontendOptions::default()).await;
     db.tag("ALTER TABLE events SET ('hotspot_remedy' = 'off')").await;
@@ -302,7 +335,7 @@ async fn a_cut_is_advised_for_the_partition_that_it_is_of_and_nothing_for_a_form
     // Another key would help the whole table, whichever partition it was found of.
     let other_key = advice(&report, left, Class::MovingRight);
     assert!(
-        ["ALTER TABLE events PARTITION BY", "CREATE TABLE events_new"]
+        ["ALTER TABLE events PARTITION BY", "ALTER TABLE events PRIMARY KEY"]
             .iter()
             .any(|ddl| other_key.contains(ddl))
     );
@@ -337,14 +370,14 @@ async fn explain_hotspot_ranks_designs_by_replayed_keys() {
     let first = rows.iter().find(|row| row[0] == "option 1").unwrap();
     assert!(first[1].contains("userid") && first[1].contains("; carries the load"), "{first:?}");
     assert!(first[3].parse::<f64>().unwrap() > 1.5, "{first:?}");
-    // The table is not in append mode: its rows cannot be copied beside its writers.
-    assert!(first[7].contains("CREATE TABLE events_new ("), "{first:?}");
-    assert!(first[7].contains("The rows stay in") && !first[7].contains("RENAME"), "{first:?}");
+    // The table is not in append mode: its rows are moved beside its writers.
+    assert!(first[7].starts_with("ALTER TABLE events P"), "{first:?}");
+    assert!(!first[7].contains("CREATE") && !first[7].contains("RENAME"), "{first:?}");
     let today = rows.iter().find(|row| row[0].ends_with("(as it is)")).unwrap();
     assert_eq!((today[2].as_str(), today[7].as_str()), ("1.0", "NULL"), "{today:?}");
     assert!(today[1].contains("new rows all go to one partition"), "{today:?}");
     db.tag(&first[7]).await;
-    let shown = db.rows("SHOW CREATE TABLE events_new").await;
+    let shown = db.rows("SHOW CREATE TABLE \"events$rekeyed\"").await;
     assert!(shown[0][1].contains("(userid"), "{shown:?}");
 }
 

@@ -95,6 +95,8 @@ async fn a_permit_is_for_the_database_that_was_checked() {
         cuts: Vec::new(),
         owner: create.role(),
         copy_of: None,
+        rekeys: false,
+        sequences: Vec::new(),
     };
     let new = |if_not_exists| Ddl::CreateTable { table: Box::new(table.clone()), if_not_exists };
     assert_eq!(db.refusal(&create, new(false)).await, "3F000");

@@ -62,11 +62,6 @@ async fn the_first_buckets_are_read_near_their_end() {
             10,
         ),
         ("SELECT * FROM cpu WHERE ts < '2026-01-01T05:00:00' ORDER BY ts DESC, usage", 4, 6),
-        (
-            "SELECT usage FROM cpu WHERE ts < '2026-01-01T05:00:00' AND host = 'h2' ORDER BY ts DESC",
-            1,
-            2,
-        ),
         ("SELECT ts, usage FROM cpu WHERE ts >= '2026-01-01T02:00:00' ORDER BY ts, host", 5, 6),
         (
             "SELECT DISTINCT date_trunc('hour', ts) AS h FROM cpu WHERE ts < '2026-01-01T05:20:00' \

@@ -28,6 +28,7 @@ const SETTINGS: &[(&str, &str, &str, &str)] = &[
     ("default_transaction_read_only", "yes", "on", "off"),
     ("timezone", "Europe/Paris", "Europe/Paris", "Asia/Tokyo"),
     ("application_name", "of the role", "of the role", "another"),
+    ("read_consistency", "bounded_stale", "bounded", "linearizable"),
     ("run_at_data", "off", "off", "on"),
     ("search_path", "nowhere, d", "d", "public"),
     ("my.own", "1", "1", "2"),

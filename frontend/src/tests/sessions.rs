@@ -66,7 +66,8 @@ async fn settings_and_what_they_do() {
     assert_eq!(db.one("SHOW datafusion.execution.batch_size").await, "100");
     db.tag("RESET datafusion.execution.batch_size").await;
     assert_eq!(db.one("SHOW datafusion.execution.batch_size").await, "8192");
-    assert!(db.rows("SHOW ALL").await.len() > 20);
+    let all = db.rows("SHOW ALL").await;
+    assert!(all.len() > 20 && all.iter().all(|row| row.len() == 3), "{all:?}");
     assert_eq!(db.tag("RESET ALL").await, "RESET");
     assert_eq!(db.tag("DISCARD ALL").await, "DISCARD ALL");
     assert_eq!(db.one("SELECT current_user").await, "partita");
@@ -276,6 +277,12 @@ async fn set_config_sets_and_current_setting_shows() {
         "2024-07-01 09:00:00+09"
     );
     assert_eq!(db.tag("UNLISTEN *").await, "UNLISTEN");
+    for (sql, tag) in [("LISTEN jobs", "LISTEN"), ("NOTIFY jobs, 'x'", "NOTIFY")] {
+        let Output::Done { notices, .. } = db.try_run(sql).await.unwrap() else { panic!("{sql}") };
+        assert_eq!(notices.len(), 1);
+        let message = format!("{tag} is accepted, but no notification is delivered");
+        assert_eq!(notices[0].message, message);
+    }
 }
 
 #[tokio::test]
@@ -303,7 +310,17 @@ async fn cursors_give_rows_in_parts() {
     assert_eq!(db.error("FETCH 1 FROM c").await.sqlstate, "34000");
     db.tag("DECLARE h CURSOR WITH HOLD FOR SELECT k FROM n ORDER BY k").await;
     assert_eq!(db.lines("FETCH 1 FROM h").await, ["0"]);
+    assert_eq!(db.error("FETCH PRIOR FROM h").await.sqlstate, "55000");
     db.tag("CLOSE h").await;
+    db.tag("DECLARE s SCROLL CURSOR WITH HOLD FOR SELECT k FROM n ORDER BY k").await;
+    assert_eq!(db.lines("FETCH 3 FROM s").await, ["0", "1", "2"]);
+    assert_eq!(db.lines("FETCH BACKWARD 2 FROM s").await, ["1", "0"]);
+    assert_eq!(db.tag("MOVE ALL FROM s").await, "MOVE 99");
+    assert_eq!(db.lines("FETCH PRIOR FROM s").await, ["99"]);
+    assert_eq!(db.lines("FETCH ABSOLUTE -2 FROM s").await, ["98"]);
+    assert_eq!(db.lines("FETCH FIRST FROM s").await, ["0"]);
+    assert!(db.lines("FETCH RELATIVE -1 FROM s").await.is_empty());
+    db.tag("CLOSE s").await;
 }
 
 #[tokio::test]
@@ -388,4 +405,56 @@ async fn a_query_that_needs_too_much_memory_says_so() {
         .error("SELECT value, count(*) FROM generate_series(1, 5000000) GROUP BY value ORDER BY 1")
         .await;
     assert_eq!(error.sqlstate, "53200", "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_cancels_and_terminates_others_by_number() {
+    let db = Db::new();
+    let other = db.frontend.session(SessionOptions::default());
+    let (pid, own) = (other.pid(), db.session.pid());
+    assert_eq!(db.one("SELECT pg_backend_pid()").await, own.to_string());
+    // A cancel ends the statement, and the session goes on.
+    let running = {
+        let other = Arc::clone(&other);
+        tokio::spawn(async move { other.execute(ENDLESS).await.map(drop) })
+    };
+    let state = async |wanted: &str| loop {
+        let rows = db.frontend.activities(db.session.viewer());
+        let row = rows.into_iter().find(|row| row.pid == pid).unwrap();
+        if row.state == wanted {
+            break row;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(state("active").await.query, ENDLESS);
+    assert_eq!(db.one(&format!("SELECT pg_cancel_backend({pid})")).await, "true");
+    assert_eq!(running.await.unwrap().unwrap_err().sqlstate, "57014");
+    state("idle").await;
+    assert!(other.execute("SELECT 1").await.is_ok());
+    // After its end, nothing runs in it.
+    assert_eq!(db.one(&format!("SELECT pg_terminate_backend({pid})")).await, "true");
+    assert_eq!(other.terminated().unwrap().sqlstate, "57P01");
+    assert_eq!(other.until_terminated().await.sqlstate, "57P01");
+    assert!(other.execute("SELECT 1").await.is_err());
+    drop(other);
+    // A lane may hold the session a little longer.
+    while db.one(&format!("SELECT pg_terminate_backend({pid})")).await == "true" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(db.one("SELECT pg_terminate_backend(-1)").await, "false");
+    assert_eq!(db.one("SELECT pg_cancel_backend(NULL)").await, "NULL");
+    assert!(db.session.terminated().is_none());
+}
+
+#[tokio::test]
+async fn a_session_shows_its_transaction() {
+    let db = Db::new();
+    let row = || db.frontend.activities(db.session.viewer()).remove(0);
+    db.tag("SET application_name = 'shop'").await;
+    db.tag("BEGIN").await;
+    assert_eq!((row().state, row().application.as_str()), ("idle in transaction", "shop"));
+    assert!(row().transaction_ms.is_some());
+    assert_eq!(row().query, "BEGIN");
+    db.tag("COMMIT").await;
+    assert_eq!((row().state, row().transaction_ms), ("idle", None));
 }

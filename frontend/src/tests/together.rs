@@ -70,6 +70,28 @@ async fn what_waits_goes_as_one_request_and_each_is_answered() {
 }
 
 #[tokio::test]
+async fn of_rows_of_one_key_that_wait_the_last_one_is_sent_and_each_writer_is_answered() {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (id BIGINT, v BIGINT, PRIMARY KEY (id))").await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let mut running = Vec::new();
+    for number in 0..50 {
+        let session = db.frontend.session(SessionOptions::default());
+        let sql = format!("INSERT INTO t VALUES ({}, {number})", number % 2);
+        running.push(tokio::spawn(async move { session.execute(&sql).await.map(drop) }));
+    }
+    while db.frontend.router().waiting() < 50 - FIRST {
+        tokio::task::yield_now().await;
+    }
+    drop(held);
+    assert!(answers(running).await.iter().all(Result::is_ok));
+    let requests: Vec<usize> = db.fake.requests.lock().iter().map(|(_, _, rows)| *rows).collect();
+    assert_eq!(requests, [1, 1, 2], "two keys");
+    let metrics = db.frontend.metrics();
+    assert_eq!((metrics.joined_writes.get(), metrics.replaced_rows.get()), (48, 46));
+}
+
+#[tokio::test]
 async fn what_is_refused_together_is_sent_one_by_one() {
     let db = table().await;
     let held = Arc::clone(&db.fake.writes).write_owned().await;

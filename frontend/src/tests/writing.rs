@@ -8,6 +8,7 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::Db;
 use crate::FrontendOptions;
@@ -24,6 +25,20 @@ async fn events(clause: &str) -> Db {
 fn values(users: std::ops::Range<u64>) -> String {
     let rows: Vec<_> = users.map(|user| format!("({user}, {}, {user}.5)", user * 10)).collect();
     rows.join(", ")
+}
+
+#[tokio::test]
+async fn each_node_is_contacted_once_before_rows_go_there() {
+    let db = Db::new();
+    let stop = CancellationToken::new();
+    let meeting = tokio::spawn(Arc::clone(&db.frontend).meet_nodes(stop.clone()));
+    let nodes: Vec<NodeId> = db.frontend.view().members().keys().copied().collect();
+    while db.fake.statuses.lock().len() < nodes.len() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*db.fake.statuses.lock(), nodes);
+    stop.cancel();
+    meeting.await.unwrap();
 }
 
 #[tokio::test]
@@ -393,23 +408,30 @@ async fn tables_of_line_protocol_need_a_field_in_every_row() {
 }
 
 #[tokio::test]
-async fn upsert_is_refused_where_a_row_would_lose_a_value() {
+async fn upsert_keeps_the_columns_that_it_does_not_name() {
     let db = Db::new();
-    db.tag("CREATE TABLE whole (k INT PRIMARY KEY, a INT, b INT)").await;
-    db.tag("UPSERT INTO whole VALUES (1, 10, 100)").await;
-    for sql in [
-        "UPSERT INTO whole (k, a) VALUES (1, 11)",
-        "UPSERT INTO whole VALUES (1, 11)",
-        "UPSERT INTO whole (k, b) SELECT k, a FROM whole",
+    db.tag("CREATE TABLE whole (k INT PRIMARY KEY, a INT, b INT DEFAULT 7)").await;
+    assert_eq!(db.tag("UPSERT INTO whole VALUES (1, 10, 100)").await, "INSERT 0 1");
+    for (sql, row) in [
+        ("UPSERT INTO whole (k, a) VALUES (1, 11)", "1|11|100"),
+        ("UPSERT INTO whole VALUES (1, 12)", "1|12|100"),
+        ("UPSERT INTO whole (k, b) SELECT k, a FROM whole", "1|12|12"),
+        ("UPSERT INTO whole (b, k, a) VALUES (200, 1, 20)", "1|20|200"),
+        ("UPSERT INTO whole (k, a) VALUES (1, 21), (1, 22)", "1|22|200"),
+        ("REPLACE INTO whole (k, a) VALUES (1, 30)", "1|30|7"),
+        ("UPSERT INTO whole (k, a) VALUES (1, NULL)", "1|NULL|7"),
     ] {
-        assert_eq!(db.error(sql).await.sqlstate, "0A000", "{sql}");
+        db.tag(sql).await;
+        assert_eq!(db.lines("SELECT * FROM whole").await, [row], "{sql}");
     }
-    db.tag("UPSERT INTO whole (b, k, a) VALUES (200, 1, 20)").await;
-    assert_eq!(db.lines("SELECT * FROM whole").await, ["1|20|200"]);
+    // A new row has the defaults.
+    db.tag("UPSERT INTO whole (k, a) VALUES (2, 5)").await;
+    assert_eq!(db.lines("SELECT * FROM whole WHERE k = 2").await, ["2|5|7"]);
     db.tag("CREATE TABLE parts (k INT PRIMARY KEY, a INT, b INT DEFAULT 7) WITH ('merge_mode' = 'last_non_null')")
         .await;
     db.tag("UPSERT INTO parts (k, b) VALUES (1, 1)").await;
-    assert_eq!(db.error("UPSERT INTO parts (k, a) VALUES (1, 1)").await.sqlstate, "0A000");
+    db.tag("UPSERT INTO parts (k, a) VALUES (1, 2)").await;
+    assert_eq!(db.lines("SELECT * FROM parts").await, ["1|2|1"]);
     db.tag("CREATE TABLE log (ts TIMESTAMP(3) TIME INDEX, v INT) WITH ('append_mode' = 'true')")
         .await;
     assert_eq!(db.error("UPSERT INTO log VALUES (1, 1)").await.sqlstate, "0A000");

@@ -7,11 +7,13 @@
 //!   date + interval, interval + date, date - interval    a timestamp
 //!   date - date                                          a whole number of days
 //!   time of seconds + interval with fractions of them    a time of microseconds
+//!   date + time of day, time of day + date               a timestamp
+//!   time of day - time of day                            an interval
 //! ```
 //!
 //! A date in such a sum is cast to microseconds: their range holds every date, that of nanoseconds does not.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -19,6 +21,9 @@ use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 const TIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+/// A time of day.
+const OF_DAY: DataType = DataType::Time64(TimeUnit::Microsecond);
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// Plans sums and differences of dates; see the head of the file.
 #[derive(Debug)]
@@ -38,9 +43,12 @@ impl ExprPlanner for DateArithmetic {
         // A chain of operators nests on the left, so the type of the left operand is computed only where it matters.
         let right = raw.right.get_type(schema);
         let left = match right {
-            Ok(DataType::Date32 | DataType::Interval(_) | DataType::Timestamp(..)) => {
-                raw.left.get_type(schema)
-            }
+            Ok(
+                DataType::Date32
+                | DataType::Interval(_)
+                | DataType::Timestamp(..)
+                | DataType::Time64(_),
+            ) => raw.left.get_type(schema),
             _ => return Ok(PlannerResult::Original(raw)),
         };
         match (left, right) {
@@ -64,10 +72,28 @@ impl ExprPlanner for DateArithmetic {
                 let difference = BinaryExpr::new(days(raw.left), Operator::Minus, days(raw.right));
                 return Ok(PlannerResult::Planned(Expr::BinaryExpr(difference)));
             }
+            (Ok(DataType::Date32), Ok(OF_DAY)) if !minus => {
+                (raw.left, raw.right) = (cast(raw.left, TIME), since_midnight(raw.right));
+            }
+            (Ok(OF_DAY), Ok(DataType::Date32)) if !minus => {
+                (raw.left, raw.right) = (since_midnight(raw.left), cast(raw.right, TIME));
+            }
+            (Ok(OF_DAY), Ok(OF_DAY)) if minus => {
+                let micros = |time| Box::new(cast(time, DataType::Int64));
+                let (left, right) = (micros(raw.left), micros(raw.right));
+                let difference = Expr::BinaryExpr(BinaryExpr::new(left, Operator::Minus, right));
+                let span = cast(difference, DataType::Duration(TimeUnit::Microsecond));
+                return Ok(PlannerResult::Planned(cast(span, INTERVAL)));
+            }
             _ => {}
         }
         Ok(PlannerResult::Original(raw))
     }
+}
+
+/// The span from midnight to a time of day.
+fn since_midnight(time: Expr) -> Expr {
+    cast(cast(time, DataType::Int64), DataType::Duration(TimeUnit::Microsecond))
 }
 
 /// Returns true if an interval may have parts finer than the unit of a time.

@@ -58,6 +58,8 @@ pub const DIVISION_BY_ZERO: &str = "22012";
 pub const INVALID_PARAMETER_VALUE: &str = "22023";
 /// Cancelled, by the user or by a timeout.
 pub const QUERY_CANCELED: &str = "57014";
+/// Ended by another session, or by the end of the server.
+pub const ADMIN_SHUTDOWN: &str = "57P01";
 /// A limit on memory, disk or another resource was reached.
 pub const OUT_OF_MEMORY: &str = "53200";
 /// A regular expression that cannot be used.

@@ -44,7 +44,7 @@ pub(crate) fn with_one_nan(floats: ArrayRef) -> ArrayRef {
     match floats.data_type() {
         DataType::Float64 => {
             let values = floats.as_primitive::<Float64Type>();
-            if !values.values().iter().fold(false, |found, value| found | value.is_nan()) {
+            if !values.values().iter().fold(false, |has_nan, value| has_nan | value.is_nan()) {
                 return floats;
             }
             let unsigned = |value: f64| if value.is_nan() { f64::NAN } else { value };
@@ -52,7 +52,7 @@ pub(crate) fn with_one_nan(floats: ArrayRef) -> ArrayRef {
         }
         DataType::Float32 => {
             let values = floats.as_primitive::<Float32Type>();
-            if !values.values().iter().fold(false, |found, value| found | value.is_nan()) {
+            if !values.values().iter().fold(false, |has_nan, value| has_nan | value.is_nan()) {
                 return floats;
             }
             let unsigned = |value: f32| if value.is_nan() { f32::NAN } else { value };

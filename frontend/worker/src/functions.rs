@@ -3,7 +3,7 @@
 //! - `hash64(a, b, ..)`: the hash that places rows, so that a key column can be made of it;
 //! - `xxh3(text or bytes)`: the plain 64-bit hash of the bytes;
 //! - `version()`: queried by clients when they connect;
-//! - `json_build_object`: PostgreSQL's (`json.rs`);
+//! - those of JSON (`json.rs`);
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
 //! - `string_agg` and `array_agg`: DataFusion's, bounded in windows (`gathered.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over adjacent rows of a group (`runs.rs`), without wrapping sums of integers
@@ -32,11 +32,12 @@
 //!   (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
 //! - replacements for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
 //! - `matches_term` and `matches`, which look for words as full-text indexes do (`words.rs`);
+//! - `gen_random_uuid`, `uuidv7`, and a replacement for casts of texts to UUIDs (`uuids.rs`);
 //! - bounds on positions within arrays (`positions.rs`);
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
 //! - the value of a subquery that became a join (`only_row.rs`);
 //! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
-//!   (`interval_text.rs`);
+//!   (`interval_text.rs`) and to times of day (`times_of_day.rs`);
 //! - wrappers of computed values of VALUES until their types are known (`listed.rs`);
 //! - wrappers of values that are cast to fewer digits (`casts.rs`), and of group expressions (`apart.rs`).
 //!
@@ -63,7 +64,7 @@ use crate::{
     division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
     interval_text, intervals, json, listed, made_times, named_types, number_division, numbers,
     only_row, overlaps, padded, parts, positions, quoting, regular, similar, sleep, steps,
-    time_read, to_char, value_texts, wide, words, zoned,
+    time_read, times_of_day, to_char, uuids, value_texts, wide, words, zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -84,10 +85,10 @@ pub fn shared() -> Vec<ScalarUDF> {
         concatenation::function(),
         interval_order::function(),
         interval_text::function(),
-        json::function(),
         only_row::function(),
         overlaps::function(),
         sleep::function(),
+        times_of_day::function(),
         padded::function(),
         to_char::function(),
         number_division::function(),
@@ -107,7 +108,8 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(float_division::functions()).chain(similar::functions());
     let functions = functions.chain(quoting::functions()).chain(regular::functions());
     let functions = functions.chain(named_types::functions()).chain(positions::functions());
-    let functions = functions.chain(words::functions());
+    let functions = functions.chain(words::functions()).chain(uuids::functions());
+    let functions = functions.chain(json::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 

@@ -1,9 +1,10 @@
-//! Comparison of intervals by length, as in PostgreSQL: a month is 30 days and a day 24 hours.
+//! Comparison of intervals by length, as in PostgreSQL (a month is 30 days and a day 24 hours), and of JSONB by its key.
 //!
 //! An interval has months, days and nanoseconds, and DataFusion compares them in this order: 25 hours are less than a
 //! day, and so is the difference of two times years apart, which has no days. Once types are known, [`IntervalOrder`]
 //! replaces each interval that is compared by `interval_total(..)`, its length in nanoseconds, a number that all
-//! operators compare correctly.
+//! operators compare correctly. JSONB, whose texts differ where numbers are equal, is replaced by `jsonb_key(..)`
+//! likewise; JSON has no order, and is refused.
 //! ```text
 //!   a < b, BETWEEN, IN, CASE a WHEN b, ORDER BY, PARTITION BY, JOIN    compare lengths
 //!   GROUP BY a, DISTINCT a       by length; the first a of each group is shown
@@ -21,9 +22,10 @@ use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, DurationMicrosecondType, DurationMillisecondType,
-    DurationNanosecondType, DurationSecondType, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    IntervalUnit, TimeUnit,
+    DurationNanosecondType, DurationSecondType, Field, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue, exec_err, not_impl_err};
 use datafusion::config::ConfigOptions;
@@ -42,8 +44,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::error::{SqlError, UNDEFINED_FUNCTION};
 use crate::extremes;
 use crate::functions::REGISTRY;
+use crate::json::{JsonType, KEY};
 
 const TOTAL: &str = "interval_total";
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
@@ -183,6 +187,38 @@ fn is_interval(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(_))
 }
 
+/// The values that are compared instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    /// Lengths of intervals.
+    Length,
+    /// Keys of JSONB.
+    Key,
+}
+
+impl Measure {
+    /// The measure of a field's values; `None` for those that are compared themselves.
+    fn of_field(field: &Field) -> Option<Self> {
+        if is_interval(field.data_type()) {
+            return Some(Self::Length);
+        }
+        JsonType::of_field(field).map(|_| Self::Key)
+    }
+
+    fn of(expr: &Expr, schema: &DFSchema) -> Option<Self> {
+        let (_, field) = expr.to_field(schema).ok()?;
+        Self::of_field(&field)
+    }
+
+    /// An expression for the measure of a value.
+    fn apply(self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+        match self {
+            Self::Length => length(expr, schema),
+            Self::Key => key(expr, schema),
+        }
+    }
+}
+
 /// Rewrites one node, whose inputs have been rewritten.
 fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
@@ -200,9 +236,9 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         LogicalPlan::Join(mut join) => {
             let mut changed = false;
             for (left, right) in &mut join.on {
-                if is_interval(&left.get_type(join.left.schema())?) {
-                    *left = length(left.clone(), join.left.schema())?;
-                    *right = length(right.clone(), join.right.schema())?;
+                if let Some(measure) = Measure::of(left, join.left.schema()) {
+                    *left = measure.apply(left.clone(), join.left.schema())?;
+                    *right = measure.apply(right.clone(), join.right.schema())?;
                     changed = true;
                 }
             }
@@ -210,7 +246,7 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         }
         LogicalPlan::Aggregate(aggregate) => grouped(aggregate),
         LogicalPlan::Distinct(Distinct::All(input))
-            if input.schema().fields().iter().any(|field| is_interval(field.data_type())) =>
+            if input.schema().fields().iter().any(|field| Measure::of_field(field).is_some()) =>
         {
             let columns = input.schema().columns().into_iter().map(Expr::Column).collect();
             grouped(Aggregate::try_new(input, columns, Vec::new())?)
@@ -239,11 +275,11 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     for (position, key) in keys.iter_mut().enumerate() {
         if let Expr::GroupingSet(set) = key {
             for part in set.distinct_expr() {
-                if is_interval(&part.get_type(schema.as_ref())?) {
-                    return not_impl_err!("GROUPING SETS, CUBE and ROLLUP over intervals");
+                if Measure::of(part, &schema).is_some() {
+                    return not_impl_err!("GROUPING SETS, CUBE and ROLLUP over intervals and JSON");
                 }
             }
-        } else if is_interval(&key.get_type(schema.as_ref())?) {
+        } else if let Some(measure) = Measure::of(key, &schema) {
             let arguments = vec![key.clone()];
             let first = AggregateFunction::new_udf(
                 first_value_udaf(),
@@ -256,7 +292,7 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
             let first = Expr::AggregateFunction(first);
             let (length_name, first_name) =
                 (format!("__length_{position}"), format!("__first_{position}"));
-            *key = length(key.clone(), &schema)?.alias(length_name);
+            *key = measure.apply(key.clone(), &schema)?.alias(length_name);
             firsts.push((position, first.alias(first_name)));
         }
     }
@@ -272,7 +308,12 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
         let is_interval_key = firsts.iter().any(|(key, _)| *key == position);
         if is_interval_key {
             let first = Column::new_unqualified(format!("__first_{position}"));
-            return Expr::Column(first).alias_qualified(qualifier.cloned(), field.name());
+            // The aggregate does not keep the mark of JSON.
+            return Expr::Column(first).alias_qualified_with_metadata(
+                qualifier.cloned(),
+                field.name(),
+                (!field.metadata().is_empty()).then(|| FieldMetadata::new_from_field(field)),
+            );
         }
         Expr::Column(Column::from((qualifier, field)))
     });
@@ -283,50 +324,75 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
 
 /// Replaces the intervals that an expression compares by their lengths.
 fn compared(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let interval =
-        |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_interval(&data_type));
-    let length = |expr: Box<Expr>| length(*expr, schema).map(Box::new);
+    let is_measured = |expr: &Expr| Measure::of(expr, schema).is_some();
+    // All operands of a comparison have the measure of one of them.
+    let measure = match &expression {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
+            Measure::of(left, schema).or_else(|| Measure::of(right, schema))
+        }
+        Expr::Between(Between { expr, .. })
+        | Expr::InList(InList { expr, .. })
+        | Expr::InSubquery(InSubquery { expr, .. })
+        | Expr::SetComparison(SetComparison { expr, .. })
+        | Expr::Case(Case { expr: Some(expr), .. }) => Measure::of(expr, schema),
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if ["nullif", "greatest", "least"].contains(&func.name()) =>
+        {
+            args.iter().find_map(|argument| Measure::of(argument, schema))
+        }
+        _ => None,
+    };
+    let measure = measure.unwrap_or(Measure::Length);
+    let length = |expr: Box<Expr>| measure.apply(*expr, schema).map(Box::new);
     Ok(Transformed::yes(match expression {
         // Comparisons.
         Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if is_comparison(op) && (interval(&left) || interval(&right)) =>
+            if is_comparison(op) && (is_measured(&left) || is_measured(&right)) =>
         {
             Expr::BinaryExpr(BinaryExpr::new(length(left)?, op, length(right)?))
         }
-        Expr::Between(Between { expr, negated, low, high }) if interval(&expr) => {
+        Expr::Between(Between { expr, negated, low, high }) if is_measured(&expr) => {
             Expr::Between(Between::new(length(expr)?, negated, length(low)?, length(high)?))
         }
-        Expr::InList(InList { expr, list, negated }) if interval(&expr) => {
-            let list = list.into_iter().map(|member| self::length(member, schema));
+        Expr::InList(InList { expr, list, negated }) if is_measured(&expr) => {
+            let list = list.into_iter().map(|member| measure.apply(member, schema));
             Expr::InList(InList::new(length(expr)?, list.collect::<Result<_>>()?, negated))
         }
         // Subqueries return lengths too.
-        Expr::InSubquery(InSubquery { expr, subquery, negated }) if interval(&expr) => {
-            Expr::InSubquery(InSubquery::new(length(expr)?, of_lengths(&subquery)?, negated))
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) if is_measured(&expr) => {
+            Expr::InSubquery(InSubquery::new(
+                length(expr)?,
+                measured_rows(&subquery, measure)?,
+                negated,
+            ))
         }
         Expr::SetComparison(SetComparison { expr, subquery, op, quantifier })
-            if interval(&expr) =>
+            if is_measured(&expr) =>
         {
-            let lengths = of_lengths(&subquery)?;
+            let lengths = measured_rows(&subquery, measure)?;
             Expr::SetComparison(SetComparison::new(length(expr)?, lengths, op, quantifier))
         }
         // CASE and functions that compare their arguments.
         Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr })
-            if interval(&operand) =>
+            if is_measured(&operand) =>
         {
             let cases =
                 when_then_expr.into_iter().map(|(when, result)| Ok((length(when)?, result)));
             let cases = cases.collect::<Result<_>>()?;
             Expr::Case(Case::new(Some(length(operand)?), cases, else_expr))
         }
-        Expr::ScalarFunction(ScalarFunction { func, args }) if args.iter().any(interval) => {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if args.iter().any(is_measured) => {
             match (func.name(), args.as_slice()) {
                 ("nullif", [value, null_value]) => {
-                    let equal = self::length(value.clone(), schema)?
-                        .eq(self::length(null_value.clone(), schema)?);
+                    let equal = measure
+                        .apply(value.clone(), schema)?
+                        .eq(measure.apply(null_value.clone(), schema)?);
                     let null = lit(ScalarValue::try_from(value.get_type(schema)?)?);
                     let cases = vec![(Box::new(equal), Box::new(null))];
                     Expr::Case(Case::new(None, cases, Some(Box::new(value.clone()))))
+                }
+                (name @ ("greatest" | "least"), _) if measure == Measure::Key => {
+                    return not_impl_err!("{name} of jsonb");
                 }
                 (name @ ("greatest" | "least"), _) => {
                     let name = extremes::of_intervals(name);
@@ -354,11 +420,11 @@ fn is_comparison(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Makes a subquery of intervals return their lengths.
-fn of_lengths(subquery: &Subquery) -> Result<Subquery> {
+/// Makes a subquery return the measures of its values.
+fn measured_rows(subquery: &Subquery, measure: Measure) -> Result<Subquery> {
     let plan = subquery.subquery.as_ref().clone();
     let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));
-    let lengths = length(column, plan.schema())?;
+    let lengths = measure.apply(column, plan.schema())?;
     let plan = LogicalPlanBuilder::from(plan).project([lengths])?.build()?;
     Ok(subquery.with_plan(Arc::new(plan)))
 }
@@ -372,13 +438,13 @@ fn order(keys: &mut [SortExpr], schema: &DFSchema) -> Result<bool> {
     Ok(changed)
 }
 
-/// Replaces an interval by its length; returns true if the expression was an interval.
+/// Replaces a value by its measure; returns true if it has one.
 fn lengthen(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
-    let is_interval = expr.get_type(schema).is_ok_and(|data_type| is_interval(&data_type));
-    if is_interval {
-        *expr = length(expr.clone(), schema)?;
+    let measure = Measure::of(expr, schema);
+    if let Some(measure) = measure {
+        *expr = measure.apply(expr.clone(), schema)?;
     }
-    Ok(is_interval)
+    Ok(measure.is_some())
 }
 
 fn aggregated(call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -386,17 +452,21 @@ fn aggregated(call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<
     let AggregateFunctionParams { mut args, distinct, filter, mut order_by, null_treatment } =
         params;
     let mut changed = order(&mut order_by, schema)?;
-    let argument = args.first().filter(|argument| {
-        argument.get_type(schema).is_ok_and(|data_type| is_interval(&data_type))
-    });
-    let argument = argument.cloned();
+    let argument =
+        args.first().and_then(|argument| Some((argument.clone(), Measure::of(argument, schema)?)));
     match (func.name(), argument) {
+        (name @ ("max" | "min"), Some((_, Measure::Key))) => {
+            let message = format!("function {name}(jsonb) does not exist");
+            return Err(SqlError::new(UNDEFINED_FUNCTION, message).into());
+        }
         ("max" | "min", _) => {}
-        ("count", Some(argument)) if distinct => {
-            args = vec![length(argument, schema)?];
+        ("count", Some((argument, measure))) if distinct => {
+            args = vec![measure.apply(argument, schema)?];
             changed = true;
         }
-        (name, Some(_)) if distinct => return not_impl_err!("{name}(DISTINCT ..) of intervals"),
+        (name, Some(_)) if distinct => {
+            return not_impl_err!("{name}(DISTINCT ..) of intervals and JSON");
+        }
         _ => {}
     }
     let call = AggregateFunction::new_udf(func, args, distinct, filter, order_by, null_treatment);
@@ -413,12 +483,27 @@ fn windowed(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Transfor
         }) {
             key.expr = length(key.expr.clone(), schema)?;
             changed = true;
+        } else {
+            changed |= lengthen(&mut key.expr, schema)?;
         }
     }
     for key in &mut call.params.partition_by {
         changed |= lengthen(key, schema)?;
     }
     Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed))
+}
+
+/// Returns an expression for the key of a value of JSONB, or of a text that stands for one.
+fn key(value: Expr, schema: &DFSchema) -> Result<Expr> {
+    let (_, field) = value.to_field(schema)?;
+    if JsonType::of_field(&field) == Some(JsonType::Json) {
+        let message = "could not identify an equality operator for type json";
+        return Err(SqlError::new(UNDEFINED_FUNCTION, message).into());
+    }
+    let Some(function) = REGISTRY.scalar.get(KEY) else {
+        return exec_err!("{KEY} is not registered");
+    };
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![value])))
 }
 
 /// Returns an expression for the length of an interval, and for that of a difference of times below a cast to an

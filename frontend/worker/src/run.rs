@@ -55,7 +55,7 @@ impl Fragment {
                 Ok(driven(rows))
             })
             .collect::<Result<_, Error>>()?;
-        Ok(ScanReply { streams, sorted: false, stats: reply.stats })
+        Ok(ScanReply { streams, order: None, stats: reply.stats, index: reply.index })
     }
 }
 

@@ -123,7 +123,7 @@ fn rows(rows: &[(&str, Option<i64>, f64)]) -> RecordBatch {
 
 /// The reply of a scan over the streams.
 fn reply(streams: Vec<RowStream>) -> ScanReply {
-    ScanReply { streams, sorted: true, stats: Arc::new(ScanStats::default()) }
+    ScanReply { streams, order: None, stats: Arc::new(ScanStats::default()), index: 0 }
 }
 
 fn stream(batches: Vec<RecordBatch>) -> RowStream {

@@ -150,8 +150,8 @@ impl Input<'_> {
     }
 
     fn invalid(&self, name: &str, detail: String) -> SqlError {
-        let shown: String = self.rest.chars().take(name.len().max(1)).collect();
-        SqlError::new(INVALID_DATETIME, format!("invalid value \"{shown}\" for \"{name}\""))
+        let excerpt: String = self.rest.chars().take(name.len().max(1)).collect();
+        SqlError::new(INVALID_DATETIME, format!("invalid value \"{excerpt}\" for \"{name}\""))
             .with_detail(detail)
     }
 

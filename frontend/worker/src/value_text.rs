@@ -14,6 +14,8 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use bytes::{BufMut, BytesMut};
+use partita_proto::schema::UUID;
+use partita_proto::uuid;
 
 use crate::civil;
 use crate::error::SqlError;
@@ -110,6 +112,13 @@ pub fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
         DataType::Decimal128(..) => decimal::<Decimal128Type>(array),
         DataType::Decimal256(..) => decimal::<Decimal256Type>(array),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => strings(array)?,
+        &UUID => {
+            let value = bytes_of(array)?;
+            Box::new(move |row, buffer| {
+                value(row, &mut |bytes| uuid::write(bytes, |character| buffer.put_u8(character)));
+                Ok(())
+            })
+        }
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView

@@ -29,6 +29,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility, lit,
 };
+use partita_proto::schema::UUID;
 
 use crate::bounded::{check_size, check_total};
 use crate::error::SqlError;
@@ -83,6 +84,7 @@ fn has_own_text(data_type: &DataType) -> bool {
     match data_type {
         Float16 | Float32 | Float64 | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..)
         | Interval(_) | Duration(_) | Struct(_) => true,
+        &UUID => true,
         Dictionary(_, values) => has_own_text(values),
         _ => element_of(data_type).is_some(),
     }

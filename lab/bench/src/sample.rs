@@ -117,6 +117,7 @@ pub fn schema() -> TableSchema {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         })
@@ -131,6 +132,8 @@ pub fn schema() -> TableSchema {
         options: TableOptions::default(),
         next_column,
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     }
 }
 
@@ -166,7 +169,8 @@ pub fn table(partitions: u16) -> Table {
 pub fn catalog(table: Table) -> Catalog {
     let name = table.database.clone();
     let (id, owner) = (DatabaseId(1), BOOTSTRAP_ROLE);
-    let database = Database { id, name: name.clone(), ttl: None, owner, explicit: false };
+    let database =
+        Database { id, name: name.clone(), ttl: None, owner, explicit: false, comment: None };
     let tables = [(table.name.clone(), Arc::new(table))];
     Catalog {
         version: 1,

@@ -14,6 +14,7 @@
 //! Invariants: single-threaded, no real clock; the same options and seed give the same event log, with the same
 //! hash.
 
+mod ahead;
 mod beats;
 mod events;
 mod faults;
@@ -26,13 +27,13 @@ mod water;
 
 use std::collections::BTreeMap;
 
-use partita_load::{Action, ActionId, NodeId, PartitionId, Random, Scheduler, TableId};
+use partita_load::{Action, ActionId, Forecaster, NodeId, PartitionId, Random, Scheduler, TableId};
 
 use crate::metrics::Books;
 use crate::workload::TableLoad;
 use events::{Event, Events};
 pub use faults::{Fault, FaultKind};
-pub(crate) use orders::AFTERWARDS;
+pub(crate) use orders::afterwards;
 use parts::{Node, Partition};
 use policy::Pickers;
 pub use policy::Policy;
@@ -70,6 +71,8 @@ pub struct Options {
     pub patient: bool,
     /// Policy that decides where to split.
     pub policy: Policy,
+    /// True if peaks that come every day are met with cuts ahead of them.
+    pub forecast: bool,
     /// Faults to inject.
     pub faults: Vec<Fault>,
     /// Seconds between two columns of the heatmap; 0: no heatmap.
@@ -94,6 +97,7 @@ impl Default for Options {
             beat_delay_ms: 20,
             patient: false,
             policy: Policy::Ours,
+            forecast: true,
             faults: Vec::new(),
             picture_every_s: 0,
             seed: 1,
@@ -127,6 +131,11 @@ pub struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) pickers: Pickers,
     pub(crate) books: Books,
+    pub(crate) forecaster: Forecaster,
+    /// Time of the next forecast, milliseconds.
+    forecast_due_ms: u64,
+    /// Interval of load, reports and decisions, milliseconds: a second, and more where nothing happens.
+    pub(crate) pace_ms: u64,
     events: Events,
     under_way: BTreeMap<ActionId, Action>,
     late: BTreeMap<u64, (u32, Vec<partita_load::PartitionReport>)>,
@@ -178,6 +187,12 @@ impl Cluster {
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events_done
+    }
+
+    /// Profiles and forecasts.
+    #[must_use]
+    pub fn forecaster(&self) -> &Forecaster {
+        &self.forecaster
     }
 
     /// Measurements of the run.

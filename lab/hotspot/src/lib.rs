@@ -3,7 +3,8 @@
 //!
 //! [`streams`] are loads that mislead detectors of hot partitions, [`baseline`] has detectors like those of other
 //! products, and [`picker`] is the interface of those and ours: the tests of partita-load compare them. [`score`] lets the
-//! scheduler act on each of these loads, and says how well the advice and the automatic remedy do.
+//! scheduler act on each of these loads, and says how well the advice and the automatic remedy do. [`week`] runs days with
+//! a peak at nine, which the forecast is to meet.
 //!
 //! Invariants: no network, no threads, and a clock only to report the duration of a run; a run follows from its
 //! options and its seed, and its event log always has the same hash.
@@ -17,5 +18,6 @@ pub mod report;
 pub mod score;
 pub mod sim;
 pub mod streams;
+pub mod week;
 pub mod workload;
 pub mod zipf;

@@ -10,13 +10,15 @@
 //! Invariants: no clock and no chance but the seed; splits and buckets are there at once, so times are those of
 //! decisions. A scan counts where it begins.
 
+mod matrix;
 mod world;
 
 use std::fmt::Write as _;
 
 use partita_load::{Class, Design, Question, Reads, SampledRow, advise};
 
-use crate::streams::{Kind, Op, SECOND_US, prefix_ends};
+use crate::streams::{Kind, Op, SECOND_US, all, prefix_ends};
+pub use matrix::{Judged, confusion};
 use world::World;
 
 /// Operations per second that each stream offers.
@@ -46,6 +48,9 @@ pub struct Score {
     pub verdict: Class,
     /// Seconds from the beginning of the stream to the verdict, if there was one.
     pub verdict_s: Option<u64>,
+    /// Seconds from the verdict until 95 % and more were served in every second; `None` if that did not happen, or
+    /// nothing had to be done.
+    pub relief_s: Option<u64>,
     /// Splits by load, and around hot keys.
     pub cuts: usize,
     /// Splits by load of which the scheduler found a minute later that they had not helped.
@@ -60,6 +65,38 @@ pub struct Score {
     pub served_after_advice: Option<f64>,
     /// Share that was served at the end, after all that the scheduler did by itself.
     pub served_after_auto: f64,
+}
+
+/// The streams to score, as options.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StreamOptions {
+    /// Number of seeds of each stream.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub seeds: u64,
+    /// Only streams whose names contain this word.
+    #[arg(long, default_value = "")]
+    pub only: String,
+}
+
+/// A stream with its score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// Score of the stream.
+    pub score: Score,
+    /// Right classes; any is right where there are none.
+    pub expected: Vec<Class>,
+}
+
+/// Scores all streams that the options name, one after the other; `progress` gets the name of each before it runs.
+pub fn scoreboard(options: &StreamOptions, mut progress: impl FnMut(&str)) -> Vec<Scored> {
+    let mut scored = Vec::new();
+    for kind in all().iter().filter(|kind| kind.name.contains(&options.only)) {
+        progress(kind.name);
+        let expected = kind.classes.to_vec();
+        let scores = (0..options.seeds).map(|seed| score(kind, seed));
+        scored.extend(scores.map(|score| Scored { score, expected: expected.clone() }));
+    }
+    scored
 }
 
 /// Runs a stream that offers two and a half times what one partition serves.
@@ -99,11 +136,15 @@ fn run(kind: &Kind, seed: u64, capacity: u64) -> Score {
         Some((class, second)) => (class, Some(second)),
         None => (Class::Unknown, None),
     };
+    let relieved_s = world.relieved_s().filter(|second| *second < RUN_S);
+    let relief_s =
+        relieved_s.zip(verdict_s).map(|(relief, verdict)| relief.saturating_sub(verdict));
     let advised = advised(kind, capacity, verdict, &older, &later);
     Score {
         stream: kind.name,
         verdict,
         verdict_s,
+        relief_s,
         cuts: world.cuts(),
         in_vain: world.in_vain(),
         predicted_n_eff: advised.map(|advised| advised.predicted),
@@ -169,17 +210,19 @@ fn advised(
 #[must_use]
 pub fn page(scores: &[Score]) -> String {
     let mut text = String::from(
-        "| stream | verdict | after s | cuts | in vain | N_eff predicted | N_eff came | served after advice \
-         | served after auto |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+        "| stream | verdict | after s | relieved after s | cuts | in vain | N_eff predicted | N_eff came \
+         | served after advice | served after auto |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
     let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
     for score in scores {
-        let after = score.verdict_s.map_or_else(String::new, |second| second.to_string());
+        let seconds =
+            |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+        let (delay, relief) = (seconds(score.verdict_s), seconds(score.relief_s));
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {after} | {} | {} | {} | {} | {} | {:.2} |",
+            "| {} | {} | {delay} | {relief} | {} | {} | {} | {} | {} | {:.2} |",
             score.stream,
             score.verdict,
             score.cuts,

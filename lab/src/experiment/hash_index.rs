@@ -38,7 +38,7 @@ use self::shape::{claims, figures, of_table, read_table, written_table};
 use super::clients::{Ask, Clients, Span, Value, Work};
 use super::scaling::sorted;
 use super::site::{Site, SiteOptions};
-use super::told::Told;
+use super::told::{ReportOptions, Told};
 use crate::latency::Summary;
 use crate::report::progress;
 use crate::statistics::Spread;
@@ -59,6 +59,8 @@ const FINER: u32 = 3;
 pub struct Options {
     #[command(flatten)]
     site: SiteOptions,
+    #[command(flatten)]
+    report: ReportOptions,
     /// Partitions of each table that is read.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     partitions: u32,
@@ -276,7 +278,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     site.remove(&tables).await;
     site.checked(ran)?;
     drop(site);
-    told(options, runs).tell(&options.site)
+    told(options, runs).tell(&options.report)
 }
 
 /// Measures all three tables, round by round.

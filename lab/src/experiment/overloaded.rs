@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::clients::{Ask, Clients, Span, Value, Work};
 use super::site::{Site, SiteOptions};
-use super::told::{Figure, Told, heads};
+use super::told::{Figure, ReportOptions, Told, heads};
 use crate::claim::Claim;
 use crate::latency::{Latencies, Summary};
 use crate::random::Random;
@@ -84,6 +84,8 @@ pub(super) enum Cut {
 pub struct Options {
     #[command(flatten)]
     site: SiteOptions,
+    #[command(flatten)]
+    report: ReportOptions,
     /// Operation of the clients.
     #[arg(long, value_enum, default_value_t = Operation::Insert)]
     operation: Operation,
@@ -196,7 +198,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     site.remove(&[TABLE]).await;
     let runs = site.checked(ran)?;
     drop(site);
-    told(options, runs).tell(&options.site)
+    told(options, runs).tell(&options.report)
 }
 
 async fn phases(options: &Options, site: &Site) -> anyhow::Result<Runs> {

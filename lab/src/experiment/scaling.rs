@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::clients::{Ask, Clients, Value, Work};
 use super::site::{Site, SiteOptions};
-use super::told::{Figure, Table, Told, heads};
+use super::told::{Figure, ReportOptions, Table, Told, heads};
 use crate::claim::{Claim, grows, list};
 use crate::latency::Summary;
 use crate::report::{progress, short};
@@ -44,6 +44,8 @@ const REACHED: f64 = 0.6;
 pub struct Options {
     #[command(flatten)]
     site: SiteOptions,
+    #[command(flatten)]
+    report: ReportOptions,
     /// Numbers of writers.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     writers: Vec<u32>,
@@ -129,7 +131,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     }
     site.remove(&[TABLE]).await;
     drop(site);
-    told(options, cells).tell(&options.site)
+    told(options, cells).tell(&options.report)
 }
 
 /// The distinct numbers above 0, in ascending order.

@@ -12,9 +12,9 @@ use crate::door::postgres::{self, connection, rows};
 use crate::embedded::Embedded;
 use crate::report::{progress, warn};
 
-/// Options of all experiments.
+/// The cluster of an experiment, as options.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct SiteOptions {
+pub(crate) struct SiteOptions {
     /// PostgreSQL addresses of a running cluster's frontends; by default a cluster of three datanodes is started
     /// for the duration of the run.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
@@ -26,12 +26,6 @@ pub(super) struct SiteOptions {
     /// Seed of all pseudo-random choices.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Print the result as one line of JSON.
-    #[arg(long)]
-    pub(super) json: bool,
-    /// Write the result as JSON to this file.
-    #[arg(long)]
-    pub(super) out: Option<PathBuf>,
     /// Folder below which the cluster started here keeps its data; by default the system's folder for temporary
     /// files.
     #[arg(long)]
@@ -48,6 +42,11 @@ const PARTITION_RATE: f64 = 100.0;
 const FILL_ROWS: u64 = 500;
 
 impl SiteOptions {
+    /// The cluster with these addresses, or one that is started here if there are none.
+    pub(crate) fn at(connect: Vec<String>) -> Self {
+        Self { connect, partition_rate: None, seed: 1, data_dir: None, binary: None }
+    }
+
     /// Checks the options.
     ///
     /// # Errors
@@ -114,6 +113,11 @@ impl Site {
             embedded.check()?;
         }
         result
+    }
+
+    /// Process ids of the datanodes; none of a cluster that was running already.
+    pub(super) fn datanodes(&self) -> Vec<u32> {
+        self.embedded.as_ref().map(Embedded::datanodes).unwrap_or_default()
     }
 
     /// Runs a statement.

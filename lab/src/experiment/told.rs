@@ -4,7 +4,7 @@
 //! Invariants: every published figure has its source; a missing figure is a dash, never a zero; the shape is judged
 //! after everything was printed and written.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -12,6 +12,17 @@ use serde::Serialize;
 use super::site::SiteOptions;
 use crate::claim::{Claim, failure};
 use crate::report::{align, progress, say, say_json, short};
+
+/// Form of the report.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ReportOptions {
+    /// Print the result as one line of JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write the result as JSON to this file.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
 
 /// One of our figures and the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -115,7 +126,10 @@ impl<R: Serialize> Told<R> {
                 vec![figure.figure.clone(), cell(figure.ours), cell(figure.published)]
             }),
         );
-        let mut parts = vec![self.about.clone(), align(&figures)];
+        let mut parts = vec![self.about.clone()];
+        if !self.figures.is_empty() {
+            parts.push(align(&figures));
+        }
         parts.push(format!("published: {}", self.source));
         parts.extend(self.tables.iter().map(|table| align(table)));
         let claims: Vec<String> = self.claims.iter().map(Claim::line).collect();
@@ -128,12 +142,12 @@ impl<R: Serialize> Told<R> {
     ///
     /// # Errors
     /// If it cannot be written, or the shape does not hold.
-    pub(super) fn tell(&self, site: &SiteOptions) -> anyhow::Result<()> {
+    pub(super) fn tell(&self, options: &ReportOptions) -> anyhow::Result<()> {
         progress("");
-        if let Some(path) = &site.out {
+        if let Some(path) = &options.out {
             put(path, &serde_json::to_string_pretty(self)?)?;
         }
-        if site.json {
+        if options.json {
             say_json(self)?;
         } else {
             say(&self.text())?;
@@ -161,6 +175,8 @@ mod tests {
     struct Line {
         #[command(flatten)]
         site: SiteOptions,
+        #[command(flatten)]
+        report: ReportOptions,
     }
 
     fn told(holds: bool) -> Told<Vec<u32>> {
@@ -194,9 +210,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("out.json");
         let path = file.display().to_string();
-        let site = Line::parse_from(["line", "--connect", "127.0.0.1:1", "--out", &path]).site;
-        assert!(told(true).tell(&site).is_ok());
-        let error = told(false).tell(&site).unwrap_err().to_string();
+        let options = Line::parse_from(["line", "--out", &path]).report;
+        assert!(told(true).tell(&options).is_ok());
+        let error = told(false).tell(&options).unwrap_err().to_string();
         assert_eq!(error, "the shape does not hold: it grows, but measured was 1, 2");
         let json: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         assert_eq!(json["claims"][0]["verdict"], "fails");

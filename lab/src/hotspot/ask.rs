@@ -73,7 +73,7 @@ pub(super) fn former(table: &str) -> String {
 }
 
 /// Runs the first recommended statement unchanged; `None` if there is none. Other tables that it creates are
-/// dropped again.
+/// dropped again, and a re-keying that it begins is given up.
 pub(super) async fn try_advice(
     client: &Client,
     table: &str,
@@ -85,6 +85,7 @@ pub(super) async fn try_advice(
     for name in [format!("{table}_new"), format!("{table}_before"), former(table)] {
         client.batch_execute(&format!("DROP TABLE IF EXISTS \"{name}\"")).await.ok();
     }
+    client.batch_execute(&format!("ALTER TABLE \"{table}\" CANCEL REKEYING")).await.ok();
     Some(ran.map(|()| ddl))
 }
 

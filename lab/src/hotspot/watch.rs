@@ -60,6 +60,7 @@ struct Stats {
     splits_in_vain: u64,
     splits_size: u64,
     splits_isolate: u64,
+    splits_forecast: u64,
     merges: u64,
     transfers: u64,
     moves: u64,
@@ -348,6 +349,7 @@ impl Watch {
             splits_in_vain: stats.splits_in_vain,
             splits_size: stats.splits_size,
             splits_isolate: stats.splits_isolate,
+            splits_forecast: stats.splits_forecast,
             merges: stats.merges,
             transfers: stats.transfers.saturating_sub(self.balances_before.0),
             moves: stats.moves.saturating_sub(self.balances_before.1),
@@ -390,6 +392,7 @@ impl Stats {
                 self.splits_load += 1;
                 self.splits_in_vain += u64::from(event.in_vain == Some(true));
             }
+            event if event.why.cause == Some(Cause::Forecast) => self.splits_forecast += 1,
             _ => self.splits_size += 1,
         }
         self.reshaped.push(event);

@@ -274,6 +274,29 @@ fn the_page_needs_nothing_else_and_takes_no_text_for_markup() {
 }
 
 #[test]
+fn the_page_stacks_tables_and_metrics_and_pins_and_copies_what_is_under_the_pointer() {
+    let text = page(&[]);
+    for part in [
+        // All tables or all metrics in one map, with their names on the axis.
+        "all tables (",
+        "<option value=\"all\">all four</option>",
+        "function stacked(",
+        "function paintNames(",
+        // Keys without what all of them begin with.
+        "function commonPrefix(",
+        // Brightness, and totals along both axes.
+        "id=\"bright\" type=\"range\"",
+        "function paintTotals(",
+        // What is under the pointer stays, and can be copied.
+        "element(\"button\", \"Copy\")",
+        "element(\"button\", \"Unpin\")",
+        "navigator.clipboard.writeText(",
+    ] {
+        assert!(text.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn a_picture_of_nothing_is_drawn() {
     let view = View {
         table: "empty".to_owned(),

@@ -13,7 +13,7 @@ use crate::facts::NodeId;
 use crate::verdict::Class;
 
 /// Maximum leaders that leave one node in one tick; their effect is measured before the next ones go.
-const TRANSFERS_A_TICK: usize = 4;
+pub(super) const TRANSFERS_A_TICK: usize = 4;
 /// Maximum nodes that are relieved in one tick: with four transfers each, the maximum in progress.
 const RELIEVED_A_TICK: usize = 16;
 /// Multiple of the mean load up to which a node keeps its tails' leaders, because a tail moves on by itself at its next
@@ -262,7 +262,7 @@ impl Scheduler {
     }
 
     /// True if a partition may be moved now.
-    fn is_free(&self, now_ms: u64, slot: u32) -> bool {
+    pub(super) fn is_free(&self, now_ms: u64, slot: u32) -> bool {
         !self.places.part(slot).is(BUSY) && self.past(slot).is_none_or(|past| past.may_move(now_ms))
     }
 

@@ -14,6 +14,7 @@ use crate::action::{Action, ActionId, At, Done, Failed, SplitOutcome, SplitWhy, 
 use crate::facts::{NodeId, PartitionFacts, PartitionId, TableId};
 use crate::feedback::{JUDGED_AFTER_MS, Judgement, judge};
 use crate::merge::{AFTER_LOAD_SPLIT_MS, hold_after_split};
+use crate::plan::Plan;
 use crate::split::Isolation;
 use crate::window::seconds;
 
@@ -72,7 +73,10 @@ impl Scheduler {
             match step {
                 Step::Split { .. } => table.splitting += 1,
                 Step::Merge { .. } => table.merging = true,
-                Step::Rekey { .. } => table.rekey_ready_ms = now_ms + REKEY_AGAIN_MS,
+                Step::Rekey { .. } => {
+                    table.rekey_ready_ms = now_ms + REKEY_AGAIN_MS;
+                    table.spreading_until_ms = now_ms + EXPIRES_MS;
+                }
                 Step::TransferLeader { .. } | Step::MoveReplica { .. } => {}
             }
         }
@@ -162,6 +166,7 @@ impl Scheduler {
                 let rest_ms = if failed == Failed::AtEdge { NO_PLACE_MS } else { SPLIT_RETRY_MS };
                 let past = self.past_mut(slot);
                 past.split_ready_ms = past.split_ready_ms.max(now_ms + rest_ms);
+                past.plan = Plan::default();
                 if why == SplitWhy::IsolateKey {
                     past.isolation = match (&past.isolation, cut, failed) {
                         // No key lies before the hot one: the cut behind it is next, and at once.
@@ -188,7 +193,11 @@ impl Scheduler {
                     self.past_mut(slot).move_ready_ms = now_ms + MOVE_REST_MS;
                 }
             }
-            Step::Rekey { .. } => {}
+            Step::Rekey { .. } => {
+                if let Some(table) = self.places.table_mut(order.table) {
+                    table.spreading_until_ms = 0;
+                }
+            }
         }
     }
 
@@ -223,7 +232,9 @@ impl Scheduler {
         let (load_share, size_share) = match watch.why {
             SplitWhy::RightEdge => (0.0, 1.0),
             SplitWhy::LeftEdge => (1.0, 0.0),
-            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => (0.5, 0.5),
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey | SplitWhy::Forecast => {
+                (0.5, 0.5)
+            }
         };
         let window =
             self.places.change_window(left_slot, |window| window.cut(load_share, size_share));
@@ -248,7 +259,7 @@ impl Scheduler {
         match watch.why {
             SplitWhy::RightEdge => self.places.part_mut(left_slot).flags |= FULL,
             SplitWhy::LeftEdge => self.places.part_mut(right_slot).flags |= FULL,
-            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => {}
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey | SplitWhy::Forecast => {}
         }
         *self.totals.splits.entry(watch.why).or_default() += 1;
         self.watches.insert(id, watch);
@@ -277,8 +288,11 @@ impl Scheduler {
     ) {
         let past = self.past(left_slot).cloned().unwrap_or_default();
         let mut child = past.inherited();
-        let rest_ms =
-            if why == SplitWhy::RightEdge || why == SplitWhy::LeftEdge { 0 } else { SPLIT_REST_MS };
+        // The next cuts ahead of a peak are known; any other waits for the load of the parts.
+        let rest_ms = match why {
+            SplitWhy::RightEdge | SplitWhy::LeftEdge | SplitWhy::Forecast => 0,
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => SPLIT_REST_MS,
+        };
         child.split_ready_ms = child.split_ready_ms.max(now_ms + rest_ms);
         if matches!(why, SplitWhy::Load | SplitWhy::IsolateKey) {
             child.hold_ms = hold_after_split(now_ms, past.merged_ms, past.hold_ms);
@@ -287,6 +301,15 @@ impl Scheduler {
         let (mut left_past, mut right_past) = (child.clone(), child);
         // The left part is the same replica group: it keeps its history of moves.
         left_past.keep_moves(&past);
+        // What is left of a plan is cut at once.
+        if let (SplitWhy::Load, Some(At::Key(key))) = (why, cut) {
+            (left_past.plan, right_past.plan) = past.plan.beside(key);
+            for part in [&mut left_past, &mut right_past] {
+                if !part.plan.is_over(now_ms) {
+                    part.split_ready_ms = now_ms;
+                }
+            }
+        }
         if let (SplitWhy::IsolateKey, Some(At::Key(key))) = (why, cut) {
             match past.isolation {
                 Isolation::None => {

@@ -5,6 +5,7 @@
 
 use crate::feedback::back_off_ms;
 use crate::merge::{AFTER_LOAD_SPLIT_MS, REGRET_MS};
+use crate::plan::Plan;
 use crate::split::Isolation;
 
 /// Time after any split for which its parts are not split: the detector needs a window of their own load.
@@ -29,6 +30,8 @@ pub(super) struct Past {
     /// Number of consecutive splits in vain, in its descent.
     pub(super) in_vain: u8,
     pub(super) isolation: Isolation,
+    /// Cuts that were decided with an earlier one.
+    pub(super) plan: Plan,
     pub(super) move_ready_ms: u64,
     /// Times of the last move and of the one before.
     moved_ms: [Option<u64>; 2],
@@ -45,7 +48,8 @@ impl Past {
             Isolation::Done => Isolation::Done,
             Isolation::None | Isolation::Before(_) => Isolation::None,
         };
-        Self { isolation, move_ready_ms: 0, moved_ms: [None, None], ..self.clone() }
+        let plan = Plan::default();
+        Self { isolation, plan, move_ready_ms: 0, moved_ms: [None, None], ..self.clone() }
     }
 
     /// Copies the moves of another history.
@@ -80,6 +84,7 @@ impl Past {
         self.in_vain = self.in_vain.max(neighbour.in_vain);
         self.hold_ms = self.hold_ms.max(neighbour.hold_ms);
         self.isolation = Isolation::None;
+        self.plan = Plan::default();
     }
 
     /// True if the record no longer matters.
@@ -93,6 +98,7 @@ impl Past {
         now_ms >= self.split_ready_ms
             && in_vain_over
             && matches!(self.isolation, Isolation::None)
+            && self.plan.is_over(now_ms)
             && now_ms >= self.move_ready_ms
             && is_past(self.moved_ms[0], THRASH_MS)
             && now_ms >= self.merge_ready_ms

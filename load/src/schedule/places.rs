@@ -142,6 +142,8 @@ pub(super) struct TableState {
     pub(super) merging: bool,
     pub(super) merge_ready_ms: u64,
     pub(super) rekey_ready_ms: u64,
+    /// Time until which a hash of new rows is being introduced, or has not shown its effect.
+    pub(super) spreading_until_ms: u64,
     pub(super) load_tokens: Tokens,
     pub(super) size_tokens: Tokens,
     pub(super) live: bool,
@@ -259,6 +261,7 @@ impl Places {
             merging: false,
             merge_ready_ms: 0,
             rekey_ready_ms: 0,
+            spreading_until_ms: 0,
             load_tokens: Tokens::default(),
             size_tokens: Tokens::default(),
             live: true,

@@ -14,11 +14,13 @@ use super::{MERGES_MAX, ROUND_S, SPLITS_MAX, Scheduler};
 use crate::action::{Action, MergeWhy, SplitWhy, Step};
 use crate::advice::buckets_for;
 use crate::balance::{EXCESS_MIN, TARGET_MAX};
-use crate::facts::{Remedy, TableId, Tail};
+use crate::facts::{HashOf, Remedy, TableFacts, TableId, Tail};
 use crate::merge::{Side, TableView, may_merge};
 use crate::offered::{capacity, offered};
-use crate::split::{HOT_SECONDS_MIN, LoadView, Ruling, SizeView, by_load, by_size};
-use crate::verdict::Class;
+use crate::plan::Plan;
+use crate::rekey::spread_by;
+use crate::split::{HOT_SECONDS_MIN, LoadView, Ruling, SizeView, by_load, by_size, parts_needed};
+use crate::verdict::{Class, Verdict};
 
 /// Budget of a table's splits by load (and, separately, by size) per minute: this many ...
 const SPLITS_A_MINUTE: f64 = 2.0;
@@ -27,17 +29,21 @@ const SPLITS_A_MINUTE_SHARE: f64 = 0.05;
 /// Time for which a tail, or a rotation, must have been seen before a table is re-keyed automatically: such a change is
 /// permanent.
 const REKEY_AFTER_MS: u64 = 30_000;
+/// The same for a table of which all rows are moved then: a sorted load of some seconds is not worth that.
+const MOVE_ROWS_AFTER_MS: u64 = 120_000;
 
 impl Scheduler {
     /// Splits hot partitions, where a split helps.
     pub(super) fn split_hot(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         let slots: Vec<u32> = self.heat.keys().copied().collect();
+        let no_plan = Plan::default();
         for slot in slots {
             let part = self.places.part(slot);
             let table = self.places.table_of(slot);
             let empty_past = Past::default();
             let past = self.past(slot).unwrap_or(&empty_past);
             let heat = &self.heat[&slot];
+            let is_planned = !past.plan.is_over(now_ms);
             // The rule decides by a view of the partition's load; rests, budgets and the limit of splits in progress
             // come after it.
             let view = LoadView {
@@ -47,18 +53,22 @@ impl Scheduler {
                 rotates: self.rotating.contains_key(&table.id),
                 verdict: heat.verdict.as_ref(),
                 isolation: &past.isolation,
+                plan: if is_planned { &past.plan } else { &no_plan },
+                parts: parts_needed(&part.window.rates(now_ms)),
+                spreads: spreads(table, heat.verdict.as_ref(), now_ms),
                 partitions: table.count + table.splitting,
                 partitions_max: table.facts.partitions_max,
             };
             let resting = part.is(BUSY)
                 || self.failed.contains(&part.id)
                 || now_ms < past.split_ready_ms
-                || self.on_probation(slot);
+                || (!is_planned && self.on_probation(slot));
             let ruling = by_load(&view);
+            // All cuts of a plan are one decision.
             if !resting
                 && let Ok(ruling) = &ruling
                 && self.splits_under_way() < SPLITS_MAX
-                && self.take_split_token(now_ms, slot, false)
+                && (is_planned || self.take_split_token(now_ms, slot, false))
             {
                 actions.push(self.propose_split(now_ms, slot, ruling.clone()));
             }
@@ -106,7 +116,7 @@ impl Scheduler {
         }
     }
 
-    fn splits_under_way(&self) -> usize {
+    pub(super) fn splits_under_way(&self) -> usize {
         self.orders.values().filter(|order| matches!(order.step, Step::Split { .. })).count()
     }
 
@@ -114,7 +124,7 @@ impl Scheduler {
         self.orders.values().filter(|order| which(&order.step)).count()
     }
 
-    fn take_split_token(&mut self, now_ms: u64, slot: u32, by_size: bool) -> bool {
+    pub(super) fn take_split_token(&mut self, now_ms: u64, slot: u32, by_size: bool) -> bool {
         let table = self.places.table_of_mut(slot);
         let a_minute = SPLITS_A_MINUTE.max(table.count as f64 * SPLITS_A_MINUTE_SHARE);
         let tokens = if by_size { &mut table.size_tokens } else { &mut table.load_tokens };
@@ -122,21 +132,29 @@ impl Scheduler {
         tokens.take_one()
     }
 
-    fn propose_split(&mut self, now_ms: u64, slot: u32, ruling: Ruling) -> Action {
-        let Ruling { at: cut, why, predicted_share } = ruling;
+    pub(super) fn propose_split(&mut self, now_ms: u64, slot: u32, ruling: Ruling) -> Action {
+        let Ruling { at: cut, why, predicted_share, plan } = ruling;
+        let planned_share = plan.next_cut().map(|(_, right_share)| right_share);
+        if planned_share.is_some() {
+            self.past_mut(slot).plan = plan.decided(now_ms);
+        }
         let part = self.places.part(slot);
         let (partition, leader) = (part.id, part.leader);
         // Expected gain of the right part's leader, and loss of the left one's.
         let right_share = match why {
             SplitWhy::RightEdge => 1.0,
             SplitWhy::LeftEdge => 0.0,
-            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => 0.5,
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey | SplitWhy::Forecast => {
+                planned_share.unwrap_or(0.5)
+            }
         };
         let moved = part.leadership_load() * right_share;
-        let target = if why == SplitWhy::RightEdge {
-            self.next_voter(slot, moved)
-        } else {
-            self.idle_voter(slot)
+        let target = match why {
+            SplitWhy::RightEdge => self.next_voter(slot, moved),
+            SplitWhy::Forecast => self.voter_ahead(slot),
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::LeftEdge | SplitWhy::IsolateKey => {
+                self.idle_voter(slot)
+            }
         };
         let mut expected = Vec::new();
         if leader != NO_NODE && target != leader && target != NO_NODE {
@@ -146,7 +164,7 @@ impl Scheduler {
             partition,
             at: cut,
             why,
-            verdict: self.heat.get(&slot).and_then(|heat| heat.verdict.clone()).map(Box::new),
+            verdict: self.heat.get(&slot).and_then(|heat| heat.verdict.as_ref()).map(reason),
             predicted_share,
             right_leader: self.places.node_id(target),
         };
@@ -191,42 +209,54 @@ impl Scheduler {
             .unwrap_or(part.leader)
     }
 
-    /// Gives append-only tables whose load moves or rotates more buckets for new rows, if the table's remedy allows it.
+    /// Gives tables whose load moves, rotates or is that of one part of the key more buckets, if the table's remedy allows
+    /// it: append-only ones for new rows, and others for all of their rows.
     pub(super) fn rekey(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
-        // Offered rows per second of each table, and the class of its load.
-        let mut loads: BTreeMap<TableId, (f64, Class)> = BTreeMap::new();
+        // Offered rows per second of each table, the hash that spreads its load, and the class of the load.
+        let mut loads: BTreeMap<TableId, (f64, HashOf, Class)> = BTreeMap::new();
         for (slot, heat) in &self.heat {
             let part = self.places.part(*slot);
             let table = self.places.table_of(*slot);
-            let Some(class) = heat.class().filter(|class| class.is_spread_by_hash()) else {
-                continue;
-            };
+            let spread = heat
+                .verdict
+                .as_ref()
+                .and_then(|verdict| Some((spread_by(verdict, &table.facts)?, verdict.class)));
+            let Some((hash, class)) = spread else { continue };
             let eligible = may_rekey(table, now_ms)
                 && !self.rotating.contains_key(&table.id)
-                && now_ms >= heat.verdict_since_ms + REKEY_AFTER_MS
+                && now_ms >= heat.verdict_since_ms + rekey_after_ms(&table.facts)
                 && part.window.hot_seconds() >= HOT_SECONDS_MIN;
             if eligible {
-                let load = loads.entry(table.id).or_insert((0.0, class));
+                let load = loads.entry(table.id).or_insert((0.0, hash, class));
                 load.0 += offered(&part.window.rates(now_ms)).rows_per_s;
+                load.1 = load.1.max(hash);
             }
         }
         // In a load that rotates no partition is hot for long: all of them together count.
         for (id, since_ms) in &mut self.rotating {
             let since_ms = *since_ms.get_or_insert(now_ms);
             let table = self.places.table(*id);
-            let eligible = table.is_some_and(|table| may_rekey(table, now_ms));
-            if eligible && now_ms >= since_ms + REKEY_AFTER_MS {
+            let eligible = table.is_some_and(|table| {
+                may_rekey(table, now_ms) && now_ms >= since_ms + rekey_after_ms(&table.facts)
+            });
+            if eligible {
                 let rates = self.places.rates_of(*id, now_ms);
                 let rows: f64 = rates.iter().map(|rates| offered(rates).rows_per_s).sum();
-                loads.insert(*id, (rows, Class::Rotating));
+                loads.insert(*id, (rows, HashOf::Series, Class::Rotating));
             }
         }
         let nodes = self.places.nodes.iter().filter(|node| node.open()).count();
-        for (id, (rows, class)) in loads {
+        for (id, (rows, hash, class)) in loads {
             let capacity = capacity(&self.places.rates_of(id, now_ms)).rows_per_s;
             let buckets = buckets_for(rows, capacity, nodes);
-            if self.places.table(id).is_some_and(|table| buckets > table.facts.buckets) {
-                let step = Step::Rekey { table: id, buckets, class };
+            let Some(facts) = self.places.table(id).map(|table| &table.facts) else { continue };
+            // A hash of more columns helps with as many buckets as before.
+            let (buckets, helps) = match hash {
+                HashOf::Series => (buckets, buckets >= buckets_min(facts)),
+                HashOf::Key => (buckets.max(facts.buckets), true),
+            };
+            if helps {
+                let step = Step::Rekey { table: id, buckets, hash, class };
                 actions.push(self.propose(now_ms, id, step, Vec::new()));
             }
         }
@@ -265,6 +295,7 @@ impl Scheduler {
             partitions: table.count,
             partitions_min: table.facts.partitions_min,
             partition_bytes: table.facts.partition_bytes,
+            merge_after_ms: table.facts.merge_after_ms,
             merging: table.merging || now_ms < table.merge_ready_ms,
         };
         let sides = [left_slot, right_slot].map(|slot| {
@@ -272,7 +303,7 @@ impl Scheduler {
             Side {
                 rho_max: part.window.rho_max(now_ms),
                 size_bytes: part.window.size_bytes(),
-                born_ms: u64::from(part.born_s) * 1_000,
+                quiet_since_ms: u64::from(part.born_s.max(part.window.warm_s())) * 1_000,
                 seen_s: part.window.seen_s(),
                 busy: part.is(BUSY | WATCHED | HOT | LARGE) || self.failed.contains(&part.id),
                 not_before_ms: self.past(slot).map_or(0, |past| past.merge_ready_ms),
@@ -285,7 +316,8 @@ impl Scheduler {
             Tail::Right => self.places.part(right_slot).right == NONE,
             Tail::Left => self.places.part(left_slot).left == NONE,
         };
-        if tail || !may_merge(now_ms, &view, &sides[0], &sides[1]) {
+        let is_pinned = self.pins.get(&right_slot).is_some_and(|until_ms| now_ms < *until_ms);
+        if tail || is_pinned || !may_merge(now_ms, &view, &sides[0], &sides[1]) {
             return None;
         }
         Some(Step::Merge {
@@ -299,7 +331,33 @@ impl Scheduler {
     }
 }
 
-/// True if new rows of the table may be placed by hash now.
+/// A verdict as the reason of a cut.
+fn reason(verdict: &Verdict) -> Box<Verdict> {
+    Box::new(Verdict { divisions: Vec::new(), ..verdict.clone() })
+}
+
+/// True if new rows of a table are about to be placed by a hash that spreads the load of a verdict.
+fn spreads(table: &TableState, verdict: Option<&Verdict>, now_ms: u64) -> bool {
+    let helps = || verdict.is_some_and(|verdict| spread_by(verdict, &table.facts).is_some());
+    now_ms < table.spreading_until_ms || (may_rekey(table, now_ms) && helps())
+}
+
+/// True if new rows of the table, or all of them, may be placed by hash now.
 fn may_rekey(table: &TableState, now_ms: u64) -> bool {
-    table.facts.remedy == Remedy::Auto && table.facts.append_only && now_ms >= table.rekey_ready_ms
+    let facts = &table.facts;
+    let is_possible = facts.append_only || facts.moves_rows;
+    facts.remedy == Remedy::Auto && is_possible && now_ms >= table.rekey_ready_ms
+}
+
+/// Time for which a load must have been seen before a table is re-keyed for it.
+fn rekey_after_ms(facts: &TableFacts) -> u64 {
+    if facts.append_only { REKEY_AFTER_MS } else { MOVE_ROWS_AFTER_MS }
+}
+
+/// Least number of buckets of the same hash that a table is re-keyed for: a few more are not worth a copy of all rows.
+fn buckets_min(facts: &TableFacts) -> u32 {
+    match facts.append_only {
+        true => facts.buckets.saturating_add(1),
+        false => facts.buckets.saturating_mul(2),
+    }
 }

@@ -324,6 +324,7 @@ impl World {
         let verdict = |class, cut: Option<Cut>| Verdict {
             class,
             cut,
+            divisions: Vec::new(),
             hot_key: None,
             evidence: Evidence::default(),
         };

@@ -155,6 +155,37 @@ fn a_hot_key_is_isolated_by_two_cuts_and_then_left_alone() {
     assert_eq!(world.scheduler.totals().in_vain, 0);
 }
 
+/// Numbers of buckets that table 1 was given.
+fn buckets_given(world: &World) -> Vec<u32> {
+    let steps = world.log.iter().map(|(_, action)| &action.step);
+    let buckets = steps.filter_map(|step| match step {
+        Step::Rekey { table: TableId(1), buckets, .. } => Some(*buckets),
+        _ => None,
+    });
+    buckets.collect()
+}
+
+#[test]
+fn a_table_whose_rows_have_to_move_is_given_buckets_later_and_only_many_more() {
+    let tail_right =
+        TableFacts { remedy: Remedy::Auto, tail: Tail::Right, ..TableFacts::default() };
+    let run = |facts: TableFacts, seconds: u64| {
+        let mut world = World::new(8, 8.0, 1);
+        world.add_table(1, facts, Oracle::Says(Class::MovingRight), 1, three, tail(3.0));
+        world.run(seconds);
+        buckets_given(&world)
+    };
+    let keyed = TableFacts { moves_rows: true, ..tail_right };
+    assert_eq!(run(keyed.clone(), 100), [0; 0], "it may end in a moment");
+    let buckets = run(keyed.clone(), 1_200);
+    assert!(matches!(buckets[..], [7..=9]), "{buckets:?}");
+    // It has most of the buckets that it needs.
+    let hashed = |facts: TableFacts| TableFacts { buckets: 6, ..facts };
+    assert_eq!(run(hashed(keyed), 1_200), [0; 0]);
+    let append_only = TableFacts { append_only: true, ..tail_right };
+    assert_eq!(run(hashed(append_only), 1_200).len(), 1);
+}
+
 #[test]
 fn an_append_only_table_is_given_buckets_once_where_that_is_allowed() {
     for (remedy, wanted) in [(Remedy::Auto, 1), (Remedy::Advise, 0), (Remedy::Off, 0)] {
@@ -163,14 +194,7 @@ fn an_append_only_table_is_given_buckets_once_where_that_is_allowed() {
             TableFacts { append_only: true, remedy, tail: Tail::Right, ..TableFacts::default() };
         world.add_table(1, facts, Oracle::Says(Class::MovingRight), 1, three, tail(3.0));
         world.run(1_200);
-        let buckets: Vec<u32> = world
-            .log
-            .iter()
-            .filter_map(|(_, action)| match action.step {
-                Step::Rekey { table: TableId(1), buckets, .. } => Some(buckets),
-                _ => None,
-            })
-            .collect();
+        let buckets = buckets_given(&world);
         assert_eq!(buckets.len(), wanted, "{remedy:?}: {buckets:?}");
         // Three lanes' load, each bucket 40 % busy.
         assert!(buckets.iter().all(|buckets| (7..=9).contains(buckets)), "{buckets:?}");

@@ -147,7 +147,8 @@ impl Runner for Script {
                 while let Some(word) = arguments.next_pos() {
                     let class = class(word)?;
                     let evidence = Evidence::default();
-                    recent.push(Verdict { class, cut: None, hot_key: None, evidence });
+                    let (cut, divisions, hot_key) = (None, Vec::new(), None);
+                    recent.push(Verdict { class, cut, divisions, hot_key, evidence });
                 }
                 name(confirm(&recent).class).to_owned()
             }

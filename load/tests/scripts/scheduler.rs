@@ -6,13 +6,17 @@
 //! ```text
 //!   nodes 1 2 3                    also: zone=1, capacity=4, draining=true
 //!   table 1                        also: by_load=false, by_size=false, split_mb=512, min=1, max=4096, tail=right,
-//!                                  append_only=true, remedy=auto
+//!                                  append_only=true, remedy=auto, hashed=series (or key), buckets=8, together=true,
+//!                                  moves_rows=true, merge_after_min=60
 //!   partition 1 on 1 2 3 rho=0.6   appended to the table; the first node leads. rho: busy share of the write lane;
 //!                                  also: reads=0.1 (cores), refused=0.02 (share), rows=1000 (a second), mb=100,
-//!                                  grows=5 (MB a second), age_min=60, waiting=9 (requests), epoch=1, table=1
+//!                                  grows=5 (MB a second), age_min=60, waiting=9 (requests), epoch=1, table=1,
+//!                                  pinned_h=5 (hours for which it is not merged with its left neighbour)
 //!   load 1 rho=0.1                 changes the load of a partition
-//!   verdict 1 static_range cut=m share=0.6        what the detector says of a partition; also: actual=0.95
-//!   verdict 1 hot_key key=m share=0.7
+//!   verdict 1 static_range cut=m share=0.6        what the detector says of a partition; also: actual=0.95,
+//!                                  divisions="c:0.25 m:0.5 t:0.75" (keys, with the share of the load before each)
+//!   verdict 1 hot_key key=m share=0.7             also: series=0.7, top=0.01 (shares of a series, and of a full key)
+//!   ahead 1 cut=m share=0.5        a peak is expected on a partition; also: load=1.6 (cores), min=90 (until its end)
 //!   rotating 1 true                the load of a table rotates over its partitions, or does no longer
 //!   fail 1                         splits of the partition find no place
 //!   run s=15                       the actions of the next seconds; also: min=10, h=2
@@ -24,9 +28,9 @@ use std::error::Error;
 
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use partita_load::{
-    Action, At, Counters, Cut, Done, Evidence, Failed, MoveWhy, NoSplit, NodeFacts, NodeId,
-    Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Rotation, Scheduler, SplitWhy,
-    Step, TableFacts, TableId, Tail, Verdict,
+    Action, At, Counters, Cut, Division, Done, Evidence, Failed, HashOf, MoveWhy, NoSplit,
+    NodeFacts, NodeId, Options, PartitionFacts, PartitionId, PartitionReport, Planned, PlannedCut,
+    Remedy, Rotation, Scheduler, SplitWhy, Step, TableFacts, TableId, Tail, Verdict,
 };
 
 use crate::detector::{class, name};
@@ -61,6 +65,7 @@ struct Part {
     since_ms: u64,
     born_ms: u64,
     key_epoch: u16,
+    pinned_until_ms: u64,
     stuck: bool,
 }
 
@@ -77,6 +82,8 @@ struct Script {
     tables: BTreeMap<u32, TableFacts>,
     parts: Vec<Part>,
     verdicts: BTreeMap<u64, Judgement>,
+    /// What the forecast asks for, by table.
+    planned: BTreeMap<u32, Planned>,
 }
 
 /// Counts, of which the scripts have no fractions that matter.
@@ -97,6 +104,7 @@ impl Script {
             tables: BTreeMap::new(),
             parts: Vec::new(),
             verdicts: BTreeMap::new(),
+            planned: BTreeMap::new(),
         }
     }
 
@@ -120,6 +128,17 @@ impl Script {
         facts.partitions_min = run::take(arguments, "min", facts.partitions_min)?;
         facts.partitions_max = run::take(arguments, "max", facts.partitions_max)?;
         facts.append_only = run::take(arguments, "append_only", facts.append_only)?;
+        facts.moves_rows = run::take(arguments, "moves_rows", facts.moves_rows)?;
+        facts.buckets = run::take(arguments, "buckets", facts.buckets)?;
+        facts.keeps_together = run::take(arguments, "together", facts.keeps_together)?;
+        match arguments.take_key("hashed") {
+            Some("series") => facts.hash_of = Some(HashOf::Series),
+            Some("key") => facts.hash_of = Some(HashOf::Key),
+            Some(other) => return Err(format!("no hash of {other}").into()),
+            None => {}
+        }
+        let minutes = run::take(arguments, "merge_after_min", facts.merge_after_ms / 60_000)?;
+        facts.merge_after_ms = minutes * 60_000;
         match arguments.take_key("tail") {
             Some("right") => facts.tail = Tail::Right,
             Some("left") => facts.tail = Tail::Left,
@@ -163,6 +182,9 @@ impl Script {
         let table = run::take(arguments, "table", 1)?;
         let age_min: u64 = run::take(arguments, "age_min", 60)?;
         let key_epoch = run::take(arguments, "epoch", 0)?;
+        let pinned_h: u64 = run::take(arguments, "pinned_h", 0)?;
+        let pinned_until_ms =
+            if pinned_h > 0 { self.now_ms + pinned_h * 3_600 * SECOND_MS } else { 0 };
         let leader = voters.first().copied().ok_or("no nodes")?;
         let load = load_of(&Load::default(), arguments)?;
         self.parts.push(Part {
@@ -175,6 +197,7 @@ impl Script {
             since_ms: self.now_ms,
             born_ms: self.now_ms - age_min * 60 * SECOND_MS,
             key_epoch,
+            pinned_until_ms,
             stuck: false,
         });
         let facts: Vec<PartitionFacts> = self
@@ -187,6 +210,7 @@ impl Script {
                 leader: Some(NodeId(part.leader)),
                 born_ms: part.born_ms,
                 key_epoch: part.key_epoch,
+                pinned_until_ms: part.pinned_until_ms,
                 ..PartitionFacts::default()
             })
             .collect();
@@ -201,10 +225,37 @@ impl Script {
         let key = |text: &str| Box::<[u8]>::from(text.as_bytes());
         let cut = arguments.take_key("cut").map(|at| Cut { key: key(at), larger_share: share });
         let hot_key = arguments.take_key("key").map(key);
-        let evidence = Evidence { top_key: share, ..Evidence::default() };
+        // Of a hot part of the key: the shares of the most frequent series and of the most frequent full key.
+        let series: Option<f64> = arguments.take_key("series").map(str::parse).transpose()?;
+        let top_key = run::take(arguments, "top", share)?;
+        let top_prefix = series.into_iter().collect();
+        let evidence = Evidence { top_key, top_prefix, ..Evidence::default() };
         let actual = run::take(arguments, "actual", share)?;
-        let verdict = Verdict { class, cut, hot_key, evidence };
+        let mut divisions = Vec::new();
+        for division in arguments.take_key("divisions").unwrap_or_default().split_whitespace() {
+            let (at, left_share) = division.split_once(':').ok_or("a division has no share")?;
+            divisions.push(Division { key: key(at), left_share: left_share.parse()? });
+        }
+        let verdict = Verdict { class, cut, divisions, hot_key, evidence };
         self.verdicts.insert(id, Judgement { verdict, actual });
+        Ok(())
+    }
+
+    /// Adds to what the forecast asks for.
+    fn ahead(&mut self, arguments: &mut ArgumentConsumer<'_>) -> Result<(), Box<dyn Error>> {
+        let id = arguments.next_pos().ok_or("the partition is missing")?.parse()?;
+        let table = self.part(id)?.table;
+        let planned = self.planned.entry(table).or_default();
+        let partition = PartitionId(id);
+        let larger_share = run::take(arguments, "share", 0.5)?;
+        if let Some(key) = arguments.take_key("cut") {
+            let key = key.as_bytes().into();
+            planned.cuts.push(PlannedCut { partition, key, larger_share });
+        }
+        planned.expects.push((partition, run::take(arguments, "load", 1.0)?));
+        let minutes: u64 = run::take(arguments, "min", 0)?;
+        planned.holds.push((partition, self.now_ms + minutes * 60 * SECOND_MS));
+        self.scheduler.set_forecast(TableId(table), planned);
         Ok(())
     }
 
@@ -319,9 +370,9 @@ impl Script {
                     part.leader = to.0;
                 }
             }
-            Step::Rekey { table, buckets, .. } => {
+            Step::Rekey { table, buckets, hash, .. } => {
                 if let Some(facts) = self.tables.get_mut(&table.0) {
-                    facts.buckets = *buckets;
+                    (facts.buckets, facts.hash_of) = (*buckets, Some(*hash));
                     self.scheduler.set_table(*table, facts.clone());
                 }
             }
@@ -422,6 +473,7 @@ fn describe(step: &Step) -> String {
                 SplitWhy::RightEdge => "because it is large and grows at its right end",
                 SplitWhy::LeftEdge => "because it is large and grows at its left end",
                 SplitWhy::IsolateKey => "to isolate a hot key",
+                SplitWhy::Forecast => "ahead of a peak",
             };
             let share = predicted_share
                 .map_or_else(String::new, |share| format!(", predicted share {share:.2}"));
@@ -451,9 +503,10 @@ fn describe(step: &Step) -> String {
             to.0,
             moved(why)
         ),
-        Step::Rekey { table, buckets, class } => format!(
-            "place new rows of table {} by hash in {buckets} buckets, because of {}",
+        Step::Rekey { table, buckets, hash, class } => format!(
+            "place new rows of table {} by hash{} in {buckets} buckets, because of {}",
             table.0,
+            if *hash == HashOf::Key { " of the whole key" } else { "" },
             name(*class)
         ),
     }
@@ -470,6 +523,7 @@ impl Runner for Script {
             "table" => self.table(&mut arguments)?,
             "partition" => self.partition(&mut arguments)?,
             "verdict" => self.verdict(&mut arguments)?,
+            "ahead" => self.ahead(&mut arguments)?,
             "load" => {
                 let id = arguments.next_pos().ok_or("the partition is missing")?.parse()?;
                 let part = self.part(id)?;

@@ -70,6 +70,7 @@ impl State {
             return Err("a partition belongs to no table".to_owned());
         }
         self.check_tasks()?;
+        self.check_sequences()?;
         self.check_reshaping()
     }
 
@@ -87,6 +88,10 @@ impl State {
         }
         if let Some(task) = self.tasks().find(|task| !self.may_own(task.owner)) {
             return Err(format!("task {} names what is gone", task.id));
+        }
+        let mut sequences = self.sequences();
+        if let Some(sequence) = sequences.find(|sequence| !self.may_own(sequence.owner)) {
+            return Err(format!("sequence {} names what is gone", sequence.id));
         }
         let is_known = |role: RoleId| access.role(role).is_some();
         let mut names = BTreeSet::new();
@@ -110,6 +115,7 @@ impl State {
                 Target::Cluster => true,
                 Target::Database(id) => self.databases.contains_key(&id),
                 Target::Table(id) => self.tables.get(&id).is_some_and(|table| table.is_named()),
+                Target::Sequence(id) => self.sequence(id).is_some(),
             };
             let are_known = grant.entries().iter().all(|entry| {
                 let grantee = match entry.grantee {
@@ -163,6 +169,29 @@ impl State {
         let defined = self.tasks().map(|task| task.id);
         if !defined.eq(self.task_states().map(|state| state.task)) {
             return Err("a task has no progress, or is gone".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Checks that sequences have names of their own, and columns that exist.
+    fn check_sequences(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        for sequence in self.sequences() {
+            let name = (sequence.database, sequence.name.as_str());
+            let is_table = self.table_named(name.0, name.1).is_some();
+            if sequence.id >= self.counters.sequence || is_table || !names.insert(name) {
+                return Err(format!("sequence {} was given twice", sequence.id));
+            }
+            let has_column = sequence.column.is_none_or(|column| {
+                let table = self.table(column.table).filter(|table| table.is_named());
+                table.is_some_and(|table| table.schema.column_by_id(column.column).is_some())
+            });
+            if !has_column || !self.databases.contains_key(&sequence.database) {
+                return Err(format!("sequence {} names what is gone", sequence.id));
+            }
+            if let Err(error) = sequence.options.validate() {
+                return Err(format!("sequence {}: {error}", sequence.id));
+            }
         }
         Ok(())
     }
@@ -225,6 +254,7 @@ impl State {
         match last {
             Some(end) if *end == Bound::default() => Ok(()),
             Some(_) => Err("its last partition does not reach the end".to_owned()),
+            None if table.schema.view.is_some() => Ok(()),
             None => Err("it has no partition".to_owned()),
         }
     }
@@ -236,6 +266,9 @@ impl State {
         let Some(source) = source else {
             return Err(format!("table {}, of which it is a copy, is gone", copy.source));
         };
+        if table.is_retired() {
+            return Ok(());
+        }
         let is_related = |table: &TableRecord| {
             table.former.is_some() || self.tables.values().any(|next| next.former == Some(table.id))
         };

@@ -30,6 +30,8 @@ pub(crate) struct Report {
     cpu_ms: Option<u64>,
     /// Cores in use, averaged since the heartbeat before.
     pub(crate) cpu_cores: Option<f64>,
+    /// True if the node's replicas of a new partition begin under the leader that the split names.
+    names_leader: bool,
 }
 
 /// Latest heartbeats of all nodes.
@@ -99,8 +101,9 @@ impl Presence {
         let mut inner = self.inner.lock();
         let previous = inner.reports.get(&heartbeat.node);
         let cpu_cores = previous.and_then(|previous| previous.cores_until(time, cpu_ms?));
-        let replicas = Arc::new(heartbeat.replicas);
-        inner.reports.insert(heartbeat.node, Report { at: time, replicas, cpu_ms, cpu_cores });
+        let (replicas, names_leader) = (Arc::new(heartbeat.replicas), heartbeat.names_leader);
+        let report = Report { at: time, replicas, cpu_ms, cpu_cores, names_leader };
+        inner.reports.insert(heartbeat.node, report);
         Ok(())
     }
 
@@ -132,6 +135,13 @@ impl Reports {
     /// True if the node's lease has not expired.
     pub(crate) fn is_live(&self, node: NodeId) -> bool {
         self.silent_for(node) < self.lease
+    }
+
+    /// True if a split may name the leader of its new partition, whose replicas these nodes hold: all of them know such
+    /// splits; a replica that does not stops where it finds one in its log. During an upgrade there are such replicas.
+    pub(crate) fn may_name_leader(&self, nodes: impl IntoIterator<Item = NodeId>) -> bool {
+        let knows = |node| self.reports.get(&node).is_some_and(|report| report.names_leader);
+        nodes.into_iter().all(knows)
     }
 
     /// Cores that a live node uses, if known.
@@ -190,7 +200,13 @@ mod tests {
     #[test]
     fn cores_are_cpu_time_over_time_and_unknown_when_a_process_began_again() {
         let at = Instant::now();
-        let before = Report { at, replicas: Arc::default(), cpu_ms: Some(4_000), cpu_cores: None };
+        let before = Report {
+            at,
+            replicas: Arc::default(),
+            cpu_ms: Some(4_000),
+            cpu_cores: None,
+            names_leader: true,
+        };
         let later = at + Duration::from_secs(2);
         assert_eq!(before.cores_until(later, 7_000), Some(1.5));
         assert_eq!(before.cores_until(later, 3_999), None);

@@ -147,6 +147,7 @@ mod tests {
         Verdict {
             class: Class::HotKey,
             cut: None,
+            divisions: Vec::new(),
             hot_key: Some(Box::from(&*codec.encode_bound(&bound).unwrap())),
             evidence: partita_load::Evidence::default(),
         }

@@ -7,15 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use partita_load::{Action, At, Class, Done, Failed, SplitOutcome, SplitWhy, Step, Verdict};
+use partita_load::{
+    Action, At, Class, Done, Failed, HashOf, SplitOutcome, SplitWhy, Step, Verdict,
+};
 use partita_proto::error::Error;
 use partita_proto::history::{Cause, PerMille, Reason, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::key::KeyCodec;
-use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
-use partita_proto::route::hash_cuts;
-use partita_proto::service::{Ddl, NamedObject, TableChange};
 use partita_proto::value::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -23,8 +22,8 @@ use tracing::{info, warn};
 
 use super::balances::{Balance, BalanceKind};
 use super::facts::{node_of, partition_of, table_of};
+use super::spreading;
 use crate::core::Core;
-use crate::create::PARTITIONS_MAX;
 use crate::plan::Action as Order;
 use crate::transition::Command;
 
@@ -57,7 +56,7 @@ impl Driver {
             let state = self.core.machine.state();
             let mut keeper = self.core.load.lock();
             let events = self.core.reshapes.all();
-            keeper.learn(&state, &events, |node| reports.is_live(node), now_ms);
+            keeper.learn(&state, |node| reports.is_live(node), now_ms);
             keeper.note_failed(reports.failed().into_keys());
             keeper.note_splits(&events, now_ms);
             (keeper.tick(now_ms), keeper.take_outcomes())
@@ -92,10 +91,14 @@ impl Core {
                 let reason = Reason {
                     cause: match why {
                         SplitWhy::Load | SplitWhy::IsolateKey => Cause::Load,
+                        SplitWhy::Forecast => Cause::Forecast,
                         SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge => Cause::Size,
                     },
                     predicted_larger: predicted_share.map(per_mille),
-                    note: note(*why, verdict.as_deref()),
+                    note: match why {
+                        SplitWhy::Forecast => self.forecast_note(*why, *partition),
+                        _ => note(*why, verdict.as_deref()),
+                    },
                     at_ms: Some(self.options.clock.now_ms()),
                 };
                 let (id, leader) = (partition_of(*partition), right_leader.map(node_of));
@@ -133,9 +136,10 @@ impl Core {
                     self.balance(BalanceKind::Replica, partition, Some(source), destination, why);
                 self.balanced(noted, self.move_and_wait(partition, source, destination).await)
             }
-            Step::Rekey { table, buckets, class } => {
-                info!(table = table.0, buckets, ?class, "repartitioning a table by hash");
-                self.place_by_hash(table_of(*table), *buckets).await.map(|()| Done::AsProposed)
+            Step::Rekey { table, buckets, hash, class } => {
+                info!(table = table.0, buckets, ?hash, ?class, "placing rows of a table by hash");
+                let placed = self.place_by_hash(table_of(*table), *buckets, *hash).await;
+                placed.map(|()| Done::AsProposed)
             }
         };
         // Report the result; a cut at the edge of the keys is a failure of its own kind.
@@ -151,19 +155,14 @@ impl Core {
         }
     }
 
-    /// Repartitions a table by hash for the rows written from now on.
-    async fn place_by_hash(&self, table: TableId, buckets: u32) -> Result<(), Error> {
-        let missing = || Error::NotFound { kind: "table", name: table.to_string() };
-        let (database, name, placement) = {
-            let state = self.machine.state();
-            let record = state.table(table).ok_or_else(missing)?;
-            let database = state.database(record.database).ok_or_else(missing)?.name.clone();
-            (database, record.name.clone(), Placement::by_series(&record.schema))
-        };
-        let most = u16::try_from(PARTITIONS_MAX).unwrap_or(u16::MAX);
-        let cuts = hash_cuts(u16::try_from(buckets).unwrap_or(most).clamp(1, most));
-        let change = TableChange::Repartition { placement, cuts };
-        let ddl = Ddl::AlterTable { database, name, change }.checked(NamedObject::Table(table));
+    /// Reason of a cut ahead of a peak, with the forecast.
+    fn forecast_note(&self, why: SplitWhy, partition: partita_load::PartitionId) -> String {
+        format!("{why}; {}", self.load.lock().forecast_text(partition_of(partition)))
+    }
+
+    /// Places rows of a table by hash: those written from now on, or all.
+    async fn place_by_hash(&self, table: TableId, buckets: u32, hash: HashOf) -> Result<(), Error> {
+        let ddl = spreading(&self.machine.state(), table, (buckets, hash))?;
         self.change(ddl, None).await.map(drop)
     }
 
@@ -174,8 +173,10 @@ impl Core {
         reason: Reason,
         leader: Option<NodeId>,
     ) -> Result<Done, Error> {
-        let cut = self.cut_of(partition, cut).await?;
-        let step = self.reshape_and_wait(&Command::Split { partition, at: cut, reason }).await?;
+        let cut_key = self.cut_of(partition, cut).await?;
+        let first_leader = leader.filter(|node| self.may_lead_first(partition, *node));
+        let split = Command::Split { partition, at: cut_key, reason, leader: first_leader };
+        let step = self.reshape_and_wait(&split).await?;
         // The split has a new partition on the right, if it was carried out.
         let event = self.reshapes.event(step).filter(|event| event.outcome == ReshapeOutcome::Done);
         let right = event.map(|event| event.other).ok_or_else(|| {
@@ -183,7 +184,8 @@ impl Core {
                 "the outcome of the split of partition {partition} is unknown"
             ))
         })?;
-        // The proposal may name the leader of the right side; a failed transfer does not undo the split.
+        // The proposal may name the leader of the right side, which leads it already unless its replica was late. A failed
+        // transfer does not undo the split.
         if let Some(destination) = leader {
             for _ in 0..HAND_OVER_TRIES {
                 match self.hand_leader_over(right, destination).await {
@@ -199,6 +201,13 @@ impl Core {
             }
         }
         Ok(Done::Split { right: partita_load::PartitionId(right.0) })
+    }
+
+    /// True if a split of the partition may name this node as the first leader of its right side.
+    fn may_lead_first(&self, partition: PartitionId, node: NodeId) -> bool {
+        let Ok(record) = self.partition(partition) else { return false };
+        let reports = self.presence.reports();
+        reports.is_live(node) && reports.may_name_leader(record.replicas.values().copied())
     }
 
     /// Resolves a proposed cut to a typed bound.

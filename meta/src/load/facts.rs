@@ -1,9 +1,8 @@
 //! Converts the catalog's records into the load scheduler's facts.
 
-use std::collections::BTreeMap;
-
-use partita_load::{NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail};
-use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
+use partita_load::{
+    HashOf, NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail,
+};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::partitioning::HotspotRemedy;
 use partita_proto::placement::Placement;
@@ -11,13 +10,21 @@ use partita_proto::schema::TableSchema;
 
 use crate::catalog::{NodeRecord, PartitionRecord, TableRecord};
 
-/// Time for which the parts of a split by hand are not merged automatically: as long as after a split by load.
-const PINNED_MS: u64 = 60 * 60 * 1_000;
+/// Other tables that depend on the partitions of a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ties {
+    /// True if it has materialized copies, or is being re-keyed, or has been a moment ago.
+    pub(crate) is_source: bool,
+    /// True in the latter two cases.
+    pub(crate) is_rekeyed: bool,
+}
 
-/// Partitioning options and shape of a table. `merges`: false if its partitions must stay apart.
-pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
+/// Partitioning options and shape of a table.
+pub(crate) fn table(record: &TableRecord, ties: Ties) -> TableFacts {
     let options = &record.schema.options;
     let partitioning = &options.partitioning;
+    let merges = record.copy.is_none() && !ties.is_source;
+    let remedies = remedies(record, ties);
     TableFacts {
         by_load: partitioning.by_load,
         by_size: partitioning.by_size,
@@ -33,15 +40,43 @@ pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
             HotspotRemedy::Advise => Remedy::Advise,
             HotspotRemedy::Auto => Remedy::Auto,
         },
-        // A table that has a former table cannot be repartitioned again.
-        append_only: options.append_mode && record.former.is_none(),
+        append_only: remedies.append_only,
+        moves_rows: remedies.moves_rows,
         tail: tail(&record.schema, &record.placement),
         buckets: match &record.placement {
             // A table placed by hash has no growing end to be remedied.
             Placement::Hash { .. } => u32::try_from(record.partitions.len()).unwrap_or(u32::MAX),
             Placement::Range | Placement::Rules { .. } => 1,
         },
+        hash_of: hash_of(&record.schema, &record.placement),
+        keeps_together: partitioning.keep_together > 0,
+        merge_after_ms: u64::from(partitioning.merge_after_s) * 1_000,
     }
+}
+
+/// Ways to place the rows of a table otherwise.
+struct Remedies {
+    append_only: bool,
+    moves_rows: bool,
+}
+
+/// As [`spreading`](super::spreading) carries them out.
+fn remedies(record: &TableRecord, ties: Ties) -> Remedies {
+    let schema = &record.schema;
+    // A table that has a former table cannot be placed otherwise again, and a copy has the rows of its source.
+    let is_plain = record.former.is_none() && record.copy.is_none() && schema.view.is_none();
+    let append_only = is_plain && schema.options.append_mode && !ties.is_source;
+    // Line protocol may bring another key column at any time, which a table that is being re-keyed refuses.
+    let may_move = !schema.schema_on_write && !schema.is_keyless() && !ties.is_rekeyed;
+    let moves_rows = is_plain && !append_only && may_move;
+    Remedies { append_only, moves_rows }
+}
+
+/// Columns by whose hash rows are placed.
+fn hash_of(schema: &TableSchema, placement: &Placement) -> Option<HashOf> {
+    let Placement::Hash { columns } = placement else { return None };
+    let is_whole = schema.key.iter().all(|id| columns.contains(id));
+    Some(if is_whole { HashOf::Key } else { HashOf::Series })
 }
 
 /// The end at which a table grows, as far as its key tells.
@@ -51,25 +86,21 @@ fn tail(schema: &TableSchema, placement: &Placement) -> Tail {
     if by_time && matches!(placement, Placement::Range) { Tail::Right } else { Tail::None }
 }
 
-/// Partitions that must not be merged yet because an operator split them, each with the time until which they are
-/// pinned. A split under way counts, because its parts appear before its event has ended.
-pub(crate) fn pins(events: &[ReshapeEvent], now_ms: u64) -> BTreeMap<PartitionId, u64> {
-    let is_pinning = |event: &&ReshapeEvent| {
-        event.kind == ReshapeKind::Split
-            && event.reason.cause == Cause::ByHand
-            && !matches!(event.outcome, ReshapeOutcome::GivenUp(_))
-    };
-    let mut pins = BTreeMap::new();
-    for event in events.iter().filter(is_pinning) {
-        let until_ms = u64::try_from(event.at_ms).unwrap_or(0).saturating_add(PINNED_MS);
-        if until_ms > now_ms {
-            for partition in [event.partition, event.other] {
-                let pin: &mut u64 = pins.entry(partition).or_default();
-                *pin = until_ms.max(*pin);
-            }
-        }
+/// Time until which a partition stays apart from its left neighbour because an operator chose its first key, milliseconds;
+/// 0: it need not.
+///
+/// `known_since_ms`: the begin where the time of the cut was not recorded. `expiry_s`: seconds; 0: never.
+pub(crate) fn pinned_until_ms(
+    cut_by_hand_ms: Option<i64>,
+    expiry_s: u32,
+    known_since_ms: u64,
+) -> u64 {
+    let Some(cut_ms) = cut_by_hand_ms else { return 0 };
+    let since_ms = u64::try_from(cut_ms).ok().filter(|since_ms| *since_ms > 0);
+    match expiry_s {
+        0 => u64::MAX,
+        seconds => since_ms.unwrap_or(known_since_ms).saturating_add(u64::from(seconds) * 1_000),
     }
-    pins
 }
 
 /// Facts of a partition that exists since `born_ms`; it is not pinned.
@@ -135,55 +166,74 @@ pub(crate) fn table_of(table: partita_load::TableId) -> TableId {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
 
-    use partita_proto::history::Reason;
-    use partita_proto::range::Bound;
+    use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId};
+    use partita_proto::materialized::CopyOf;
 
     use super::*;
+    use crate::catalog::{Phase, Step};
+    use crate::tests::readings;
 
-    fn event(kind: ReshapeKind, cause: Cause, parts: [u64; 2], at_ms: i64) -> ReshapeEvent {
-        let [partition, other] = parts.map(PartitionId);
-        ReshapeEvent {
-            id: 1,
-            at_ms,
-            table: TableId(1),
-            kind,
-            partition,
-            other,
-            key: Bound::default(),
-            reason: Reason { cause, ..Reason::by_hand() },
-            outcome: ReshapeOutcome::Done,
-            stall: Duration::ZERO,
-            duration: Duration::ZERO,
-            relief: None,
-            actual_larger: None,
-            in_vain: None,
+    fn record(append_mode: bool) -> TableRecord {
+        let mut schema = readings();
+        schema.options.append_mode = append_mode;
+        TableRecord {
+            id: TableId(1),
+            database: DatabaseId(1),
+            name: "t".to_owned(),
+            phase: Phase::Ready,
+            step: Step(1),
+            schema: Arc::new(schema),
+            placement: Placement::Range,
+            dropped_names: BTreeSet::new(),
+            ordered_ttl: None,
+            partitions: Vec::new(),
+            former: None,
+            succeeded_by: None,
+            owner: BOOTSTRAP_ROLE,
+            copy: None,
         }
     }
 
     #[test]
-    fn splits_by_hand_pin_both_parts_for_an_hour() {
-        let now_ms = 10 * PINNED_MS;
-        let now = i64::try_from(now_ms).unwrap();
-        let hour = i64::try_from(PINNED_MS).unwrap();
-        let given_up = ReshapeEvent {
-            outcome: ReshapeOutcome::GivenUp("no quorum".to_owned()),
-            ..event(ReshapeKind::Split, Cause::ByHand, [8, 9], now)
+    fn rows_are_placed_otherwise_as_a_table_and_its_copies_allow_it() {
+        let ways = |record: &TableRecord, ties: Ties| {
+            let facts = table(record, ties);
+            (facts.append_only, facts.moves_rows)
         };
-        let events = [
-            event(ReshapeKind::Split, Cause::ByHand, [1, 2], now - hour + 7),
-            event(ReshapeKind::Split, Cause::ByHand, [1, 3], now),
-            event(ReshapeKind::Split, Cause::ByHand, [4, 5], now - hour),
-            event(ReshapeKind::Split, Cause::Load, [6, 7], now),
-            event(ReshapeKind::Merge, Cause::ByHand, [6, 7], now),
-            event(ReshapeKind::Split, Cause::ByHand, [6, 7], -1),
-            given_up,
-        ];
-        let end_ms = now_ms + PINNED_MS;
-        let pinned = [(1, end_ms), (2, now_ms + 7), (3, end_ms)];
-        let pinned = pinned.map(|(partition, until_ms)| (PartitionId(partition), until_ms));
-        assert_eq!(pins(&events, now_ms), BTreeMap::from(pinned));
+        let (plain, source) = (Ties::default(), Ties { is_source: true, is_rekeyed: false });
+        let rekeyed = Ties { is_rekeyed: true, ..source };
+        let (keyed, appended) = (record(false), record(true));
+        assert_eq!(ways(&keyed, plain), (false, true));
+        assert_eq!(ways(&keyed, source), (false, true));
+        assert_eq!(ways(&appended, plain), (true, false));
+        assert_eq!(ways(&appended, source), (false, true), "no new rows of a table with copies");
+        let repartitioned = TableRecord { former: Some(TableId(2)), ..appended.clone() };
+        let copy = Some(Arc::new(CopyOf::new(TableId(2), None)));
+        let copies = [keyed.clone(), appended.clone()]
+            .map(|record| TableRecord { copy: copy.clone(), ..record });
+        for record in [&repartitioned, &copies[0], &copies[1]] {
+            assert_eq!(ways(record, plain), (false, false));
+        }
+        for record in [&keyed, &appended] {
+            assert_eq!(ways(record, rekeyed), (false, false), "one at a time");
+        }
+        let mut schema = readings();
+        schema.schema_on_write = true;
+        let lines = TableRecord { schema: Arc::new(schema), ..keyed };
+        assert_eq!(ways(&lines, plain), (false, false), "its key may grow");
+    }
+
+    #[test]
+    fn cuts_by_hand_are_pinned_for_ever_or_for_a_while() {
+        assert_eq!(pinned_until_ms(None, 0, 7), 0);
+        assert_eq!(pinned_until_ms(None, 60, 7), 0);
+        assert_eq!(pinned_until_ms(Some(5_000), 0, 7), u64::MAX);
+        assert_eq!(pinned_until_ms(Some(5_000), 60, 7), 65_000);
+        // In CREATE TABLE, where the time is not recorded.
+        assert_eq!(pinned_until_ms(Some(0), 60, 7_000), 67_000);
     }
 
     #[test]

@@ -65,6 +65,17 @@ impl History {
         self.tens.note(now_ms, TEN_MINUTES_MS, FORTNIGHT_MS, partitions);
     }
 
+    /// All complete spans: minutes, and spans of ten minutes.
+    pub(super) fn rows(&self) -> (Vec<LoadHistory>, Vec<LoadHistory>) {
+        let rows = |series: &Series| series.rows.iter().cloned().collect();
+        (rows(&self.minutes), rows(&self.tens))
+    }
+
+    /// Begins with complete spans of an earlier process, by time.
+    pub(super) fn restore(&mut self, minutes: Vec<LoadHistory>, tens: Vec<LoadHistory>) {
+        (self.minutes.rows, self.tens.rows) = (minutes.into(), tens.into());
+    }
+
     /// Spans that began at or after a time: minutes, and ten-minute spans from before the oldest minute.
     pub(crate) fn since(&self, since_ms: u64, table: Option<TableId>) -> Vec<LoadHistory> {
         let minutes_from = self.minutes.rows.front().map_or(u64::MAX, |row| row.at.0);

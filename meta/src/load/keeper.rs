@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use partita_load::{
-    Action, ActionId, BlameBook, Class, Counters, DetectOptions, Done, Evidence, Failed, Judge,
-    Options, PartitionFacts, PartitionReport, Rotation, Scheduler, Standing, Tail, Tick, Verdict,
-    WINDOW_S, classify, confirm, of_reads, rotating, standing,
+    Action, ActionId, BlameBook, Class, Counters, DetectOptions, Done, Evidence, Failed,
+    Forecaster, Judge, Options, PartitionFacts, PartitionReport, Rotation, Scheduler, Standing,
+    Tail, Tick, Verdict, WINDOW_S, classify, confirm, of_reads, rotating, standing,
 };
-use partita_proto::beat::{Latency, LoadBeat};
+use partita_proto::beat::{FollowerReads, Latency, LoadBeat};
 use partita_proto::blame::BlameReport;
 use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, SchemaVersion, TableId};
@@ -20,7 +20,8 @@ use partita_proto::load::Rates;
 use partita_proto::range::KeyRange;
 
 use super::balances::Balances;
-use super::facts;
+use super::facts::{self, Ties};
+use super::followers::Followers;
 use super::history::{History, Now};
 use super::pictures::Pictures;
 use super::rings::Rings;
@@ -43,11 +44,14 @@ const SILENT_MS: u64 = 3_000;
 
 /// Load state of this process.
 pub(crate) struct Keeper {
-    scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     pub(super) watched: BTreeMap<PartitionId, Watched>,
     tables: BTreeMap<TableId, Keyed>,
     /// Catalog version that was learnt last.
     version: u64,
+    /// Catalog version that the content of files is about. An earlier one lacks tables that are in them: after a crash the
+    /// catalog is applied again.
+    pub(super) restored_version: u64,
     /// Newest event whose operator-ordered split was reported to the scheduler.
     told: u64,
     /// Partitions whose growing end was cut off: they are not split again for their size.
@@ -57,6 +61,13 @@ pub(crate) struct Keeper {
     pub(crate) pictures: Pictures,
     rotations: Rotations,
     pub(crate) blame: BlameBook,
+    pub(super) forecaster: Forecaster,
+    /// Tables whose load is forecast; true if they may be cut ahead of a peak.
+    pub(super) forecast_tables: BTreeMap<TableId, bool>,
+    /// Time of the next forecast, milliseconds.
+    pub(super) forecast_due_ms: u64,
+    /// True if the cluster forecasts the load of tables.
+    forecasts_load: bool,
 }
 
 /// Key codec and detection options of a table.
@@ -87,10 +98,10 @@ impl Keyed {
 struct Learnt {
     /// Birth of those that are new to the scheduler.
     born_ms: u64,
-    /// Times before which partitions must not be merged.
-    pins: BTreeMap<PartitionId, u64>,
-    /// Tables that have materialized copies.
+    /// Tables that have materialized copies, or former partitions.
     sources: BTreeSet<TableId>,
+    /// Those that are being re-keyed, or have been a moment ago.
+    rekeyed: BTreeSet<TableId>,
 }
 
 /// Counters of a partition's last heartbeat.
@@ -107,6 +118,8 @@ pub(crate) struct Watched {
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
     pub(crate) rings: Option<Rings>,
+    /// Reads at other replicas than the leader.
+    followers: Followers,
     pub(crate) highest: Option<Bytes>,
     pub(crate) queue_depth: u32,
     pub(crate) writes: Latency,
@@ -131,6 +144,7 @@ impl Watched {
             table,
             range,
             rings: None,
+            followers: Followers::default(),
             highest: None,
             queue_depth: 0,
             writes: Latency::default(),
@@ -196,6 +210,7 @@ impl Keeper {
             watched: BTreeMap::new(),
             tables: BTreeMap::new(),
             version: 0,
+            restored_version: 0,
             told: 0,
             full: BTreeSet::new(),
             balances: Balances::default(),
@@ -203,7 +218,16 @@ impl Keeper {
             pictures: Pictures::default(),
             rotations: Rotations::default(),
             blame: BlameBook::default(),
+            forecaster: Forecaster::default(),
+            forecast_tables: BTreeMap::new(),
+            forecast_due_ms: 0,
+            forecasts_load: true,
         }
+    }
+
+    /// The same, for a cluster that does not forecast the load of tables unless `forecasts` is true.
+    pub(crate) fn with_forecasts(self, forecasts: bool) -> Self {
+        Self { forecasts_load: forecasts, ..self }
     }
 
     /// This process begins to decide: the load state stays, but actions begun by this or another process are
@@ -219,7 +243,7 @@ impl Keeper {
 
     /// Follows the catalog and events while another process decides.
     pub(crate) fn look_on(&mut self, state: &State, events: &[ReshapeEvent], now_ms: u64) {
-        self.learn(state, events, |_| true, now_ms);
+        self.learn(state, |_| true, now_ms);
         self.mark_reshapes(events);
         // The deciding process reports them to its scheduler.
         self.told = events.last().map_or(self.told, |event| event.id);
@@ -241,14 +265,18 @@ impl Keeper {
         self.tables.get(&table).map(|keyed| &keyed.codec)
     }
 
-    /// Learns the catalog, the splits that pin partitions, and the liveness of nodes.
-    pub(crate) fn learn(
-        &mut self,
-        state: &State,
-        events: &[ReshapeEvent],
-        is_live: impl Fn(NodeId) -> bool,
-        now_ms: u64,
-    ) {
+    /// Version of the catalog that the load is about.
+    pub(super) fn known_version(&self) -> u64 {
+        self.version.max(self.restored_version)
+    }
+
+    /// False while the catalog may lack tables that it will have when all of it is applied.
+    pub(super) fn knows_all_tables(&self) -> bool {
+        self.version >= self.restored_version
+    }
+
+    /// Learns the catalog and the liveness of nodes.
+    pub(crate) fn learn(&mut self, state: &State, is_live: impl Fn(NodeId) -> bool, now_ms: u64) {
         let zones = Zones::new(state.nodes().map(|node| (node.id, zone_of(&node.labels))));
         for node in state.nodes() {
             let facts = facts::node(node, is_live(node.id), zones.number(node.id));
@@ -262,9 +290,15 @@ impl Keeper {
         }
         // The age of a partition that existed before this process began to decide is unknown. It counts as just born:
         // the earlier scheduler's rules against merging it are forgotten, and so is the load that it had.
-        let copies = state.tables().filter(|table| table.is_named());
-        let sources = copies.filter_map(|table| Some(table.copy.as_ref()?.source)).collect();
-        let learnt = Learnt { born_ms: now_ms, pins: facts::pins(events, now_ms), sources };
+        let copies = || {
+            let tables = state.tables().filter(|table| table.is_named());
+            tables.filter_map(|table| table.copy.as_ref())
+        };
+        let learnt = Learnt {
+            born_ms: now_ms,
+            sources: copies().map(|copy| copy.source).collect(),
+            rekeyed: copies().filter(|copy| copy.is_rekeying()).map(|copy| copy.source).collect(),
+        };
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
         let visible_ids: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
@@ -272,9 +306,12 @@ impl Keeper {
             self.tables.keys().filter(|table| !visible_ids.contains(table)).copied().collect();
         for table in dropped {
             self.tables.remove(&table);
+            self.forecast_tables.remove(&table);
             self.scheduler.drop_table(facts::table_id(table));
         }
-        self.pictures.retain(|table| visible_ids.contains(&table));
+        if self.knows_all_tables() {
+            self.pictures.retain(|table| visible_ids.contains(&table));
+        }
         let mut ranges = BTreeMap::new();
         for table in visible {
             self.learn_table(state, table, &learnt, &mut ranges);
@@ -296,9 +333,17 @@ impl Keeper {
         }
         let Some(Keyed { codec, .. }) = self.tables.get(&table.id) else { return };
         let id = facts::table_id(table.id);
-        let merges = table.copy.is_none() && !learnt.sources.contains(&table.id);
-        let facts = facts::table(table, merges);
+        let ties = Ties {
+            is_source: learnt.sources.contains(&table.id),
+            is_rekeyed: learnt.rekeyed.contains(&table.id),
+        };
+        let facts = facts::table(table, ties);
         self.scheduler.set_table(id, facts.clone());
+        if self.forecasts_load && table.schema.options.partitioning.forecast {
+            self.forecast_tables.insert(table.id, facts.by_load);
+        } else {
+            self.forecast_tables.remove(&table.id);
+        }
         let records = table.partitions.iter().filter_map(|id| state.partition(*id));
         let mut partitions = Vec::with_capacity(table.partitions.len());
         let mut key_epoch = 0;
@@ -311,8 +356,15 @@ impl Keeper {
             key_epoch += u16::from(start.placement.is_some() && start.key.is_empty());
             let behind_tail = facts.tail == Tail::Right && Some(&record.id) != last;
             let full = behind_tail || self.full.contains(&record.id);
+            let watched = self.watched.get(&record.id);
+            let known_since_ms = watched.map_or(learnt.born_ms, |watched| watched.since_ms);
+            let expiry_s = table.schema.options.partitioning.pin_expiry_s;
             partitions.push(PartitionFacts {
-                pinned_until_ms: learnt.pins.get(&record.id).copied().unwrap_or_default(),
+                pinned_until_ms: facts::pinned_until_ms(
+                    record.cut_by_hand_ms,
+                    expiry_s,
+                    known_since_ms,
+                ),
                 ..facts::partition(record, learnt.born_ms, full, key_epoch)
             });
         }
@@ -323,6 +375,21 @@ impl Keeper {
     /// range.
     fn learn_ranges(&mut self, ranges: BTreeMap<PartitionId, (TableId, KeyRange)>, now_ms: u64) {
         let mut previous = std::mem::take(&mut self.watched);
+        // A table and the copy that takes its place exchange their partitions, whose keys stay in the order that they
+        // have. Pictures and forecasts begin anew: those of a table have keys in one order.
+        let mut exchanged = BTreeSet::new();
+        for (partition, watched) in &mut previous {
+            if let Some((table, _)) = ranges.get(partition)
+                && watched.table != *table
+            {
+                exchanged.extend([watched.table, *table]);
+                watched.table = *table;
+            }
+        }
+        self.pictures.retain(|table| !exchanged.contains(&table));
+        for table in exchanged {
+            self.forecaster.forget(facts::table_id(table));
+        }
         // Partitions that are new or have another range.
         let changed = |partition: &PartitionId, range: &KeyRange| {
             previous.get(partition).is_none_or(|watched| watched.range != *range)
@@ -361,10 +428,23 @@ impl Keeper {
         self.scheduler.set_failed(failed.map(facts::partition_id).collect());
     }
 
+    /// Takes a node's report of reads of the partitions that it does not lead. They count with the leader's next report.
+    pub(crate) fn heard_followers(&mut self, node: NodeId, reports: &[FollowerReads]) {
+        for reads in reports {
+            if let Some(watched) = self.watched.get_mut(&reads.partition) {
+                watched.followers.add(node, reads);
+            }
+        }
+    }
+
     /// Takes a node's load report on the partitions that it leads.
     pub(crate) fn heard(&mut self, node: NodeId, beats: &[LoadBeat], now_ms: u64) {
         for beat in beats {
             let Some(watched) = self.watched.get_mut(&beat.partition) else { continue };
+            // The load of a partition is that of all its replicas.
+            let whole = watched.followers.with(beat.term, &beat.counters);
+            let whole = whole.map(|counters| LoadBeat { counters, ..beat.clone() });
+            let beat = whole.as_ref().unwrap_or(beat);
             // An empty latency keeps the one before.
             watched.queue_depth = beat.queue_depth;
             watched.note_rates(beat, now_ms);
@@ -502,6 +582,7 @@ impl Keeper {
         self.trim();
         self.note_rotations(now_ms);
         self.judge_some(now_ms);
+        self.note_forecasts(now_ms);
         self.note_history(now_ms);
         self.draw(now_ms);
     }
@@ -611,6 +692,7 @@ impl Judge for Bench<'_> {
             verdict.cut = None;
             verdict.class = Class::Unsplittable;
         }
+        verdict.divisions.retain(|division| *division.key > *watched.range.start);
         let id = facts::partition_of(partition);
         if let Some(rotation) = self.rotations.of(watched.table, id) {
             verdict = rotating(verdict, rotation);

@@ -18,6 +18,8 @@ use partita_heatmap::{Event, Finding, History, Key, METRICS, PartitionLoad, Repo
 use partita_load::Class;
 use partita_proto::id::TableId;
 
+use super::files::KeptPicture;
+
 /// Maximum tables that are kept.
 const TABLES_MAX: usize = 32;
 /// Factor by which a table's load must exceed that of the least busy one to replace it; otherwise tables of equal
@@ -166,6 +168,28 @@ impl Pictures {
         picture.marked = picture.marked.max(number.unwrap_or(0));
         if let Some(event) = event {
             picture.history.lock().mark(event);
+        }
+    }
+
+    /// The pictures, to be kept.
+    pub(super) fn content(&self) -> Vec<KeptPicture> {
+        let picture = |(table, picture): (&TableId, &Picture)| KeptPicture {
+            table: *table,
+            heat: picture.heat,
+            capacity: picture.capacity,
+            marked: picture.marked,
+            history: Arc::clone(&picture.history),
+        };
+        self.tables.iter().map(picture).collect()
+    }
+
+    /// Begins with the pictures of an earlier process. Verdicts that held then are found again, or do not hold any more.
+    pub(super) fn restore(&mut self, pictures: Vec<KeptPicture>) {
+        for KeptPicture { table, heat, capacity, marked, history } in pictures {
+            if self.tables.len() < TABLES_MAX {
+                let picture = Picture { history, heat, capacity, marked, found: BTreeMap::new() };
+                self.tables.insert(table, picture);
+            }
         }
     }
 

@@ -78,6 +78,7 @@ impl Core {
             history: Vec::new(),
             hot_causes,
             rotations: rotations(&keeper, request.table),
+            forecasts: keeper.forecasts(request.table),
             partitions,
         };
         // Filter the events; nodes show everything.

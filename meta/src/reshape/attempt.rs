@@ -113,6 +113,7 @@ impl Core {
             at: split.at.clone(),
             child: split.child,
             replicas: split.replicas.iter().map(|(replica, node)| (*node, *replica)).collect(),
+            leader: split.leader,
         });
         // A split that is given up is settled first: the order may have taken effect already.
         let reshaped = if split.given_up {

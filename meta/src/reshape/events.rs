@@ -1,9 +1,8 @@
 //! Record of splits and merges: those under way, and the latest that ended. Every member of meta keeps it in
-//! memory, from applied entries; how long writes stalled, and the measured effect, are known only to the member
-//! that led at the time.
+//! memory, from applied entries; the measured effect is known only to the member that led at the time.
 //!
-//! Invariant: an event that ended does not change any more, except that its measured effect and the time of relief
-//! may be added.
+//! Invariant: an event that ended does not change any more, except that its measured effect, the time of relief, and
+//! longer times without writes, as frontends felt them, may be added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,6 +17,10 @@ use crate::catalog::{Edit, PartitionRecord, State, Step};
 
 /// Maximum remembered events.
 const EVENTS_MAX: usize = 1000;
+
+/// Maximum time from the end of a split or merge to the end of a write that it held up. Longer than routes take to reach
+/// every frontend.
+const FELT_AFTER: Duration = Duration::from_secs(5);
 
 /// Outcome of a split or merge that was given up, for a member that did not carry it out.
 const NO_EFFECT: &str =
@@ -76,6 +79,21 @@ impl Reshapes {
     /// Records a time without writes; the longest counts.
     pub(crate) fn stalled(&self, step: Step, stall: Duration) {
         if let Some((event, _)) = self.events.lock().get_mut(&step) {
+            event.stall = event.stall.max(stall);
+        }
+    }
+
+    /// Records that a write to a partition was held up for this time until `end`, with the newest split or merge of the
+    /// partition that it can have waited for.
+    pub(crate) fn felt(&self, partition: PartitionId, stall: Duration, end: Instant) {
+        let mut events = self.events.lock();
+        let concerns = |event: &ReshapeEvent, began: Instant| {
+            [event.partition, event.other].contains(&partition)
+                && event.outcome == ReshapeOutcome::Done
+                && (began..=began + event.duration + FELT_AFTER).contains(&end)
+        };
+        let newest = events.values_mut().rev().find(|(event, began)| concerns(event, *began));
+        if let Some((event, _)) = newest {
             event.stall = event.stall.max(stall);
         }
     }
@@ -206,4 +224,62 @@ pub(crate) fn event_of(
         actual_larger: None,
         in_vain: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_proto::history::Reason;
+    use partita_proto::id::TableId;
+    use partita_proto::range::Bound;
+
+    use super::*;
+
+    fn split(id: u64, partition: u64, child: u64) -> ReshapeEvent {
+        ReshapeEvent {
+            id,
+            at_ms: 1,
+            table: TableId(1),
+            kind: ReshapeKind::Split,
+            partition: PartitionId(partition),
+            other: PartitionId(child),
+            key: Bound::default(),
+            reason: Reason::by_hand(),
+            outcome: ReshapeOutcome::UnderWay,
+            stall: Duration::ZERO,
+            duration: Duration::ZERO,
+            relief: None,
+            actual_larger: None,
+            in_vain: None,
+        }
+    }
+
+    #[test]
+    fn a_write_that_was_held_up_counts_for_the_split_that_it_waited_for() {
+        let reshapes = Reshapes::default();
+        // Partition 1 is split twice.
+        let begin = Instant::now();
+        let mut times = Vec::new();
+        for (id, child) in [(10, 2), (11, 3)] {
+            reshapes.began(split(id, 1, child));
+            reshapes.stalled(Step(id), Duration::from_millis(1));
+            reshapes.ended(Step(id), ReshapeOutcome::Done);
+            times.push(Instant::now());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let felt = |partition: u64, stall_ms: u64, end: Instant| {
+            reshapes.felt(PartitionId(partition), Duration::from_millis(stall_ms), end);
+        };
+        let stalls = || -> Vec<u128> {
+            reshapes.all().iter().map(|event| event.stall.as_millis()).collect()
+        };
+        felt(1, 12, times[0]);
+        felt(2, 9, times[1]);
+        felt(3, 14, times[1]);
+        assert_eq!(stalls(), [12, 14]);
+        // Before the first split, of a partition that has no part in any, and much later.
+        felt(1, 70, begin - Duration::from_secs(1));
+        felt(7, 70, times[1]);
+        felt(1, 70, times[1] + 2 * FELT_AFTER);
+        assert_eq!(stalls(), [12, 14]);
+    }
 }

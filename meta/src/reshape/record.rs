@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use partita_proto::error::Error;
-use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::id::{Epoch, NodeId, PartitionId};
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
@@ -39,6 +39,8 @@ pub(crate) struct SplittingForm {
     given_up: bool,
     #[prost(message, optional, tag = "6")]
     reason: Option<pb::Reason>,
+    #[prost(uint64, optional, tag = "7")]
+    leader: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -102,6 +104,7 @@ impl ReshapingForm {
                 replicas: replicas_form(&split.replicas),
                 given_up: split.given_up,
                 reason: Some(split.reason.to_wire()),
+                leader: split.leader.map(|node| node.0),
             }),
             Reshaping::Merge(merge) => Self::Merge(MergingForm {
                 step: merge.step.0,
@@ -134,6 +137,7 @@ impl ReshapingForm {
                 replicas: replicas(form.replicas),
                 given_up: form.given_up,
                 reason: required(form.reason, "the reason")?,
+                leader: form.leader.map(NodeId),
             }),
             Self::Merge(form) => Reshaping::Merge(Merging {
                 step: Step(form.step),

@@ -59,6 +59,8 @@ pub(crate) struct Splitting {
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
     pub(crate) given_up: bool,
     pub(crate) reason: Reason,
+    /// Node that is to lead the child from the beginning.
+    pub(crate) leader: Option<NodeId>,
 }
 
 /// A merge in progress.

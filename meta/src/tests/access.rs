@@ -54,7 +54,7 @@ pub(super) fn role(world: &mut World, name: &str) -> RoleId {
     world.catalog.access.role_by_name(name).unwrap().id
 }
 
-fn entry(grantor: RoleId, grantee: RoleId) -> GrantEntry {
+pub(super) fn entry(grantor: RoleId, grantee: RoleId) -> GrantEntry {
     let grantee = Grantee::Role(grantee);
     GrantEntry { grantee, actions: SELECT, grantable: Actions::NONE, grantor }
 }
@@ -83,7 +83,7 @@ fn org(id: u64, name: &str) -> Org {
 }
 
 /// The SQLSTATE and message of a refusal.
-fn refused(result: Result<Reply, Error>) -> (String, String) {
+pub(super) fn refused(result: Result<Reply, Error>) -> (String, String) {
     let error = result.unwrap_err();
     (error.sqlstate().to_owned(), error.to_string())
 }

@@ -110,7 +110,7 @@ impl Server {
     pub(super) fn run(&mut self) {
         let stop = CancellationToken::new();
         let (meta, stopped) = (Arc::clone(&self.meta), stop.clone());
-        let task = tokio::spawn(async move { meta.run(stopped).await });
+        let task = tokio::spawn(async move { Box::pin(meta.run(stopped)).await });
         self.running = Some((stop, task));
     }
 

@@ -721,3 +721,29 @@ fn a_new_table_starts_with_its_databases_ttl() {
     assert_eq!(table.ordered_ttl, Some(DAY));
     assert_eq!(table.schema.version, SchemaVersion(1));
 }
+
+#[test]
+fn a_column_moves_in_the_order_of_sql_only() {
+    let mut world = World::new();
+    world.done(create(new_table("t"))).unwrap();
+    world.done(alter("t", add(vec![field("a"), field("b")]))).unwrap();
+    let names = |world: &World| -> Vec<String> {
+        world.table("t").schema.columns.iter().map(|column| column.name.clone()).collect()
+    };
+    let place = |column: &str, after: Option<&str>| {
+        let (column, after) = (column.to_owned(), after.map(str::to_owned));
+        alter("t", TableChange::MoveColumn { column, after })
+    };
+    assert_eq!(names(&world), ["userid", "ts", "value", "a", "b"]);
+    let key = world.table("t").schema.key.clone();
+    world.done(place("b", None)).unwrap();
+    assert_eq!(names(&world), ["b", "userid", "ts", "value", "a"]);
+    world.done(place("b", Some("ts"))).unwrap();
+    assert_eq!(names(&world), ["userid", "ts", "b", "value", "a"]);
+    world.done(place("userid", Some("a"))).unwrap();
+    assert_eq!(names(&world), ["ts", "b", "value", "a", "userid"]);
+    assert_eq!(world.done(place("a", Some("value"))), Ok(false));
+    assert_eq!(world.table("t").schema.key, key);
+    assert!(world.change(place("a", Some("a"))).is_err());
+    assert!(world.change(place("a", Some("nothing"))).is_err());
+}

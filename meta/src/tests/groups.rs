@@ -63,7 +63,7 @@ impl FakeGroups {
         let mut group = group.clone();
         let refuse = |why: &str| Err(Error::InvalidInput(why.to_owned()));
         match order {
-            Reshape::Split(Split { at, child, replicas, .. }) => {
+            Reshape::Split(Split { at, child, replicas, leader: named, .. }) => {
                 let members: Vec<_> = held.spec.members.values().collect();
                 if members.len() != replicas.len()
                     || !members.iter().all(|at| replicas.contains_key(at))
@@ -77,7 +77,7 @@ impl FakeGroups {
                 group.range.end = at.clone();
                 let born = FakeGroup::new(current.next(), right);
                 assert!(self.groups.insert(*child, born).is_none(), "born twice: {order:?}");
-                self.leaders.insert(*child, leader);
+                self.leaders.insert(*child, named.unwrap_or(leader));
             }
             Reshape::Freeze(Freeze { on, .. }) => group.frozen = *on,
             Reshape::Absorb(Absorb { right, frozen, end, .. }) => {

@@ -4,7 +4,7 @@ use partita_heatmap::{Metric, View};
 use partita_load::{
     Blamed, Cause, Counters as LoadCounters, Intaken, IntakenSecond, Sample, Sketch, Standing, Tick,
 };
-use partita_proto::beat::LoadBeat;
+use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::blame::BlameReport;
 use partita_proto::service::MetaService;
 
@@ -21,7 +21,7 @@ fn keeper() -> (Keeper, Vec<PartitionId>) {
     let cuts = (1..16).map(|sensor| cut(&[Value::Int(sensor * 10)])).collect();
     world.done(create(NewTable { cuts, ..new_table("t") })).unwrap();
     let mut keeper = Keeper::new(1);
-    keeper.learn(&world.state, &[], |_| true, START_MS);
+    keeper.learn(&world.state, |_| true, START_MS);
     (keeper, world.state.partitions().map(|partition| partition.id).collect())
 }
 
@@ -108,6 +108,31 @@ fn a_picture_is_dark_when_the_load_has_ended() {
 }
 
 #[test]
+fn a_partition_that_its_followers_read_for_the_leader_is_hot_too() {
+    let (mut keeper, ids) = keeper();
+    for second in 1..=20_u64 {
+        let now_ms = START_MS + second * 1_000;
+        let reads = |nanos: u64| LoadCounters {
+            point_reads: second * 300,
+            read_rows: second * 300,
+            scan_ns: second * nanos,
+            ..LoadCounters::default()
+        };
+        for node in [2, 3] {
+            let counters = reads(300_000_000);
+            let report = FollowerReads { partition: ids[1], since_ms: START_MS, counters };
+            keeper.heard_followers(NodeId(node), &[report]);
+        }
+        keeper.heard(NodeId(1), &[beat(ids[1], now_ms, reads(200_000_000))], now_ms);
+        keeper.tick(now_ms);
+    }
+    let now_ms = START_MS + 20_500;
+    assert_eq!(keeper.standing(ids[1], now_ms), Standing::Hot, "a fifth of a core at the leader");
+    let [_, read_rows, ..] = keeper.watched(ids[1]).unwrap().rates_before(START_S + 20);
+    assert!((read_rows - 900.0).abs() < 1e-6, "{read_rows}");
+}
+
+#[test]
 fn a_silent_leader_draws_nothing() {
     let (mut keeper, ids) = keeper();
     for second in 1..=5_u64 {
@@ -138,7 +163,7 @@ async fn every_member_keeps_what_frontends_tell_of_causes() {
     let second = IntakenSecond { second: now_s - 1, read: false, samples: vec![sample; 30] };
     let taken = Intaken { causes: vec![cause.clone()], seconds: vec![second] };
     for at in trio.running() {
-        let report = BlameReport { source: 5, taken: taken.clone() };
+        let report = BlameReport { source: 5, taken: taken.clone(), stalls: Vec::new() };
         match trio.meta(at).blame(report).await {
             Ok(()) | Err(Error::NotLeader { .. }) => {}
             Err(error) => panic!("{error}"),

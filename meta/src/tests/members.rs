@@ -257,6 +257,8 @@ fn created_replicas_and_new_numbers_keep_their_form() {
         replicas: BTreeMap::from([old]),
         target: Some(Target { replicas, step, created: BTreeSet::from([new.0]) }),
         reshaping: None,
+        first_leader: None,
+        cut_by_hand_ms: None,
     }));
     let changes = record::changes(&[edit]);
     assert_eq!(

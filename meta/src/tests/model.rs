@@ -9,7 +9,7 @@ use partita_proto::history::Reason;
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
 use partita_proto::index::{self, Blooms, Fulltext, IndexOptions};
 use partita_proto::label::Labels;
-use partita_proto::materialized::{CopyChange, CopyState};
+use partita_proto::materialized::{CopyChange, CopyState, Steering};
 use partita_proto::member::Registration;
 use partita_proto::range::TypedRange;
 use partita_proto::service::RequestId;
@@ -60,8 +60,8 @@ enum Event {
     Advance(Index, Progress),
     /// A late answer of a group that was split or merged.
     StaleAdvance(Index, u64, Progress),
-    /// A copy of one of the tables, under a name.
-    Copy(Index, String),
+    /// A copy of one of the tables, under a name; true if it is to take the table's place.
+    Copy(Index, String, bool),
     /// A report about one of the copies: a kind of change, and a filler or a beat.
     Report(Index, u8, u64),
 }
@@ -115,8 +115,18 @@ fn table() -> impl Strategy<Value = NewTable> {
             let mut schema = readings();
             schema.options.ttl = ttl;
             schema.options.append_mode = append_mode;
-            let (owner, copy_of) = (BOOTSTRAP_ROLE, None);
-            NewTable { database, name, schema, placement, cuts, owner, copy_of }
+            let (owner, copy_of, rekeys) = (BOOTSTRAP_ROLE, None, false);
+            NewTable {
+                database,
+                name,
+                schema,
+                placement,
+                cuts,
+                owner,
+                copy_of,
+                rekeys,
+                sequences: Vec::new(),
+            }
         },
     )
 }
@@ -223,8 +233,9 @@ fn event() -> impl Strategy<Value = Event> {
         16 => (any::<Index>(), progress()).prop_map(|(at, how)| Event::Advance(at, how)),
         1 => (any::<Index>(), 0_u64..50, progress())
             .prop_map(|(at, step, how)| Event::StaleAdvance(at, step, how)),
-        4 => (any::<Index>(), name()).prop_map(|(source, name)| Event::Copy(source, name)),
-        8 => (any::<Index>(), 0..5_u8, 0..3_u64)
+        4 => (any::<Index>(), name(), any::<bool>())
+            .prop_map(|(source, name, rekeys)| Event::Copy(source, name, rekeys)),
+        12 => (any::<Index>(), 0..12_u8, 0..3_u64)
             .prop_map(|(copy, kind, number)| Event::Report(copy, kind, number)),
     ]
 }
@@ -252,6 +263,15 @@ struct History {
     catalog: u64,
 }
 
+/// True if one of two tables is a retired copy of the other: they have exchanged their partitions.
+fn are_exchanged(world: &World, a: TableId, b: TableId) -> bool {
+    let is_pair = |copy: TableId, source: TableId| {
+        let copy = world.state.table(copy).and_then(|table| table.copy.as_ref());
+        copy.is_some_and(|copy| copy.state == CopyState::Retired && copy.source == source)
+    };
+    is_pair(a, b) || is_pair(b, a)
+}
+
 impl History {
     fn see(&mut self, world: &World) {
         assert!(world.catalog.version >= self.catalog);
@@ -265,7 +285,9 @@ impl History {
                 assert_eq!(*self.storage.entry(key).or_insert(column.id), column.id);
             }
             for id in &table.partitions {
-                assert_eq!(*self.partitions.entry(id.0).or_insert(table.id), table.id);
+                let owner = self.partitions.entry(id.0).or_insert(table.id);
+                assert!(*owner == table.id || are_exchanged(world, *owner, table.id));
+                *owner = table.id;
             }
             let state = table.copy.as_ref().map(|copy| copy.state);
             if state == Some(CopyState::Lost) {
@@ -371,14 +393,14 @@ fn copy_command(world: &World, event: &Event) -> Option<Command> {
         Command::Change { ddl, places, id: None, tables_max: None }
     };
     match event {
-        Event::Copy(index, name) => {
+        Event::Copy(index, name, rekeys) => {
             let tables: Vec<_> = world.state.tables().collect();
             let source = (!tables.is_empty()).then(|| *index.get(&tables))?;
             let database = world.state.database(source.database)?.name.clone();
             let mut schema = TableSchema::clone(&source.schema);
             schema.key.reverse();
-            let (cuts, copy_of) = (vec![], Some(source.id));
-            Some(change(create(NewTable { database, schema, cuts, copy_of, ..new_table(name) })))
+            let new = NewTable { database, schema, cuts: vec![], ..new_table(name) };
+            Some(change(create(NewTable { copy_of: Some(source.id), rekeys: *rekeys, ..new })))
         }
         Event::Report(index, kind, number) => {
             let copies = world.state.tables().filter(|table| table.copy.is_some());
@@ -388,13 +410,28 @@ fn copy_command(world: &World, event: &Event) -> Option<Command> {
             let of = record.copy.as_ref()?;
             Some(change(Ddl::Copy(match kind {
                 0 => CopyChange::Take { copy, filler },
-                1 => CopyChange::Beat { copy, filler: of.filler, beat: *number },
+                1 => CopyChange::Beat { copy, filler: of.filler, beat: *number, rows: *number },
                 2 => {
                     let partitions = world.state.table(of.source)?.partitions.clone();
                     CopyChange::Finish { copy, filler: of.filler, partitions }
                 }
                 3 => CopyChange::Lose { copy, reason: "a reason".to_owned() },
-                _ => CopyChange::Replace { copy, beat: Some(of.beat) },
+                4 => CopyChange::Replace { copy, beat: Some(of.beat) },
+                5 | 6 => CopyChange::Switch { copy },
+                7 => {
+                    let partitions = world.state.table(of.source)?.partitions.clone();
+                    CopyChange::Exchange { copy, partitions }
+                }
+                8 => CopyChange::Discard { copy },
+                9 => {
+                    let partitions = world.state.table(of.source)?.partitions.clone();
+                    CopyChange::Reopened { copy, partitions }
+                }
+                _ => {
+                    let orders = [Steering::Pause, Steering::Resume, Steering::Cancel];
+                    let steering = orders[usize::try_from(*number).unwrap() % orders.len()];
+                    CopyChange::Steer { copy, steering }
+                }
             })))
         }
         _ => None,
@@ -409,7 +446,7 @@ fn reshape_command(world: &World, event: &Event) -> Option<Command> {
             let one = index.get(&partitions);
             let placement = one.range.start.placement.or(one.range.end.placement);
             let at = Bound { placement, key: vec![Value::Int(*user)] };
-            Some(Command::Split { partition: one.id, at, reason: Reason::by_hand() })
+            Some(Command::Split { partition: one.id, at, reason: Reason::by_hand(), leader: None })
         }
         Event::Merge(index, next) if !partitions.is_empty() => {
             let left = index.get(&partitions);

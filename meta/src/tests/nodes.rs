@@ -402,6 +402,8 @@ impl FakeNodes {
             labels: node.labels.lock().clone(),
             cpu_ms: None,
             claim: Claim::default(),
+            follower_reads: Vec::new(),
+            names_leader: true,
         };
         speaking.map(heartbeat).collect()
     }

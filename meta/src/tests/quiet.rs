@@ -2,24 +2,17 @@
 
 use partita_load::Step as LoadStep;
 use partita_proto::beat::LoadBeat;
-use partita_proto::history::{Reason, ReshapeEvent};
+use partita_proto::history::Reason;
 
 use super::*;
 use crate::load::Keeper;
-use crate::reshape::Reshapes;
 
 const START_MS: u64 = 1_700_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
-/// Minimum age, in seconds, of partitions that are merged.
-const AGE_MIN_S: u64 = 600;
+const HOUR_S: u64 = 3_600;
 
 /// Second in which a process that begins to decide first merges partitions; their leader reports no load every second.
-fn first_merge(
-    keeper: &mut Keeper,
-    state: &State,
-    events: &[ReshapeEvent],
-    start_ms: u64,
-) -> Option<u64> {
+fn first_merge(keeper: &mut Keeper, state: &State, start_ms: u64) -> Option<u64> {
     let ids: Vec<PartitionId> = state.partitions().map(|partition| partition.id).collect();
     let beat = |partition: PartitionId, at_ms| LoadBeat {
         partition,
@@ -29,9 +22,9 @@ fn first_merge(
         size_bytes: 1_000_000,
         ..LoadBeat::default()
     };
-    (0..2 * 3_600).find(|second| {
+    (0..2 * HOUR_S).find(|second| {
         let now_ms = start_ms + second * 1_000;
-        keeper.learn(state, events, |_| true, now_ms);
+        keeper.learn(state, |_| true, now_ms);
         let beats: Vec<LoadBeat> = ids.iter().map(|id| beat(*id, now_ms)).collect();
         keeper.heard(NodeId(1), &beats, now_ms);
         let actions = keeper.tick(now_ms);
@@ -39,32 +32,45 @@ fn first_merge(
     })
 }
 
+/// A table that is cut at these users, whose boundaries by hand stay for some seconds (0: for ever).
+fn table(users: &[i64], pin_expiry_s: u32) -> NewTable {
+    let cuts = users.iter().map(|user| cut(&[Value::Int(*user)])).collect();
+    let mut table = NewTable { cuts, ..new_table("t") };
+    table.schema.options.partitioning.pin_expiry_s = pin_expiry_s;
+    table
+}
+
 #[test]
-fn a_new_leader_merges_quiet_partitions_only_when_they_are_old_enough_to_its_knowledge() {
+fn a_new_leader_merges_quiet_partitions_only_after_an_hour_of_its_own() {
     let mut world = World::new();
-    world.done(create(new_table("t"))).unwrap();
+    world.done(create(table(&[100, 200], 1))).unwrap();
     let mut keeper = Keeper::new(1);
-    assert_eq!(first_merge(&mut keeper, &world.state, &[], START_MS), Some(AGE_MIN_S));
+    assert_eq!(first_merge(&mut keeper, &world.state, START_MS), Some(HOUR_S));
     // Another leadership of the same process knows no more.
     keeper.begin(2);
-    assert_eq!(first_merge(&mut keeper, &world.state, &[], START_MS + HOUR_MS), Some(AGE_MIN_S));
+    assert_eq!(first_merge(&mut keeper, &world.state, START_MS + HOUR_MS), Some(HOUR_S));
+}
+
+#[test]
+fn boundaries_of_a_new_table_stay_unless_its_owner_says_otherwise() {
+    let mut world = World::new();
+    world.done(create(table(&[100, 200], 0))).unwrap();
+    assert_eq!(first_merge(&mut Keeper::new(1), &world.state, START_MS), None);
 }
 
 #[test]
 fn a_new_leader_knows_which_partitions_an_operator_has_split() {
-    let mut world = World::new();
-    world.done(create(NewTable { cuts: vec![], ..new_table("t") })).unwrap();
-    let partition = world.state.partitions().next().unwrap().id;
-    let at_ms = i64::try_from(START_MS - HOUR_MS / 2).unwrap();
-    let reason = Reason { at_ms: Some(at_ms), ..Reason::by_hand() };
-    let at = cut(&[Value::Int(100)]);
-    world.command(&Command::Split { partition, at, reason }).unwrap();
-    let reshapes = Reshapes::default();
-    let begun = Edit::Partition(Arc::clone(world.state.partition(partition).unwrap()));
-    reshapes.follow(&world.state, &[begun], &[], false);
-    world.settle_reshapings();
-    let mut keeper = Keeper::new(1);
-    let half_an_hour = HOUR_MS / 2 / 1_000;
-    let first = first_merge(&mut keeper, &world.state, &reshapes.all(), START_MS);
-    assert_eq!(first, Some(half_an_hour));
+    let split = |pin_expiry_s| {
+        let mut world = World::new();
+        world.done(create(table(&[], pin_expiry_s))).unwrap();
+        let partition = world.state.partitions().next().unwrap().id;
+        let at_ms = i64::try_from(START_MS - HOUR_MS / 2).unwrap();
+        let reason = Reason { at_ms: Some(at_ms), ..Reason::by_hand() };
+        let at = cut(&[Value::Int(100)]);
+        world.command(&Command::Split { partition, at, reason, leader: None }).unwrap();
+        world.settle_reshapings();
+        first_merge(&mut Keeper::new(1), &world.state, START_MS)
+    };
+    assert_eq!(split(7_200), Some(HOUR_S + HOUR_S / 2));
+    assert_eq!(split(0), None);
 }

@@ -74,7 +74,7 @@ fn until_every_old_partition_has_a_new_epoch_both_are_read_and_the_old_one_is_wr
     assert_eq!(world.catalog.read_along(published).map(|next| next.id), Some(table));
     let busy = Ok(Reply::Busy { table, step });
     let (partition, at) = (before.partitions[0], cut(&[Value::Int(50)]));
-    let split = Command::Split { partition, at, reason: Reason::by_hand() };
+    let split = Command::Split { partition, at, reason: Reason::by_hand(), leader: None };
     assert_eq!(world.command(&split), busy);
     assert_eq!(world.change(drop_table("t$next")), busy);
     assert_eq!(world.change(alter("t", add(vec![field("x")]))), busy);

@@ -43,7 +43,7 @@ fn record(world: &World, id: PartitionId) -> Arc<PartitionRecord> {
 }
 
 fn split(world: &mut World, partition: PartitionId, at: Bound) -> Result<Reply, Error> {
-    world.command(&Command::Split { partition, at, reason: Reason::by_hand() })
+    world.command(&Command::Split { partition, at, reason: Reason::by_hand(), leader: None })
 }
 
 fn merge(world: &mut World, left: PartitionId, right: PartitionId) -> Result<Reply, Error> {
@@ -432,7 +432,7 @@ fn what_nobody_ordered_is_bound_by_what_the_owner_of_the_table_says() {
     let by = |cause| Reason { cause, ..Reason::by_hand() };
     let split = |world: &mut World, user, cause| {
         let (partition, at) = (ids[0], at(user));
-        world.command(&Command::Split { partition, at, reason: by(cause) })
+        world.command(&Command::Split { partition, at, reason: by(cause), leader: None })
     };
     let idle = |world: &mut World| {
         let (left, right) = (ids[1], ids[2]);
@@ -475,7 +475,8 @@ fn rows_that_are_to_stay_together_are_not_parted_for_any_reason() {
     for cause in [Cause::ByHand, Cause::Load, Cause::Size] {
         let reason = Reason { cause, ..Reason::by_hand() };
         let at = cut(&[Value::Int(50), Value::Timestamp(7)]);
-        let refused = world.command(&Command::Split { partition: ids[0], at, reason });
+        let refused =
+            world.command(&Command::Split { partition: ids[0], at, reason, leader: None });
         let Err(Error::InvalidInput(why)) = refused else { panic!("{refused:?}") };
         assert!(why.contains("'keep_together' keeps"), "{why}");
     }
@@ -491,11 +492,37 @@ fn rows_that_are_to_stay_together_are_not_parted_for_any_reason() {
 }
 
 #[test]
+fn a_split_names_the_first_leader_of_its_child_if_a_replica_is_there() {
+    let (mut world, ids) = three();
+    let holders: Vec<NodeId> = record(&world, ids[0]).replicas.values().copied().collect();
+    let named = *holders.last().unwrap();
+    let stranger = NodeId(holders.iter().map(|node| node.0).max().unwrap() + 1);
+    for (partition, user, leader, expected) in
+        [(ids[0], 50, Some(named), Some(named)), (ids[0], 20, Some(stranger), None)]
+    {
+        let (at, reason) = (at(user), Reason::by_hand());
+        world.command(&Command::Split { partition, at, reason, leader }).unwrap();
+        let splitting = record(&world, partition).splitting().cloned().unwrap();
+        assert_eq!(splitting.leader, expected);
+        advance(&mut world, partition, Progress::Cut);
+        let child = record(&world, splitting.child);
+        assert_eq!((child.first_leader, record(&world, partition).first_leader), (expected, None));
+        let catalog = publish::catalog(&world.state).unwrap();
+        let mut tables = catalog.tables.values().flat_map(|tables| tables.values());
+        let route = tables.find_map(|table| table.partitions.route(splitting.child));
+        let alone = (holders.len() == 1).then(|| holders[0]);
+        assert_eq!(route.unwrap().leader, alone.or(expected));
+    }
+}
+
+#[test]
 fn what_went_on_before_a_whole_state_came_is_known_to_be_over() {
     for (progress, done) in [(Progress::Cut, true), (Progress::NotCut { epoch: Epoch(9) }, false)] {
         let (mut world, ids) = three();
         let reason = Reason { at_ms: Some(7), ..Reason::by_hand() };
-        world.command(&Command::Split { partition: ids[0], at: at(50), reason }).unwrap();
+        world
+            .command(&Command::Split { partition: ids[0], at: at(50), reason, leader: None })
+            .unwrap();
         let reshapes = Reshapes::default();
         let begun = Edit::Partition(record(&world, ids[0]));
         reshapes.follow(&world.state, &[begun], &[], false);

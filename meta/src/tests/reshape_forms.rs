@@ -24,7 +24,7 @@ fn splits_and_merges_keep_their_form() {
     };
     let (partition, step) = (PartitionId(7), Step(300));
     let at = cut(&[Value::Int(150)]);
-    let split = Command::Split { partition, at, reason: reason.clone() };
+    let split = Command::Split { partition, at, reason: reason.clone(), leader: None };
     let merge = Command::Merge { left: partition, right: PartitionId(8), reason: reason.clone() };
     let mut forms =
         vec![format!("split {}", hex(&split.encode())), format!("merge {}", hex(&merge.encode()))];
@@ -50,6 +50,7 @@ fn splits_and_merges_keep_their_form() {
         replicas: replicas.clone(),
         given_up: true,
         reason: reason.clone(),
+        leader: None,
     };
     let merging = |stage| {
         let right = PartitionId(8);
@@ -73,6 +74,8 @@ fn splits_and_merges_keep_their_form() {
             replicas: replicas.clone(),
             target: None,
             reshaping: Some(reshaping),
+            first_leader: None,
+            cut_by_hand_ms: None,
         }))
     });
     let changes = record::changes(&records);

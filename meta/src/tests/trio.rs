@@ -172,7 +172,7 @@ impl Trio {
         let meta = self.open_meta(options, &host).await;
         let stop = CancellationToken::new();
         let (running, stopped) = (Arc::clone(&meta), stop.clone());
-        let task = tokio::spawn(async move { running.run(stopped).await });
+        let task = tokio::spawn(async move { Box::pin(running.run(stopped)).await });
         self.heard_by.lock().push(Arc::clone(&meta));
         self.members[at] = Some(Member { host, meta, stop, task });
     }

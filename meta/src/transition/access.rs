@@ -11,8 +11,9 @@ use partita_proto::access::{
     Role, RoleEdit, Scope, Secrets, Target, Token, TokenEdit, Verifier, validate_role_name,
 };
 use partita_proto::error::Error;
-use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TableId, TokenId};
+use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, SequenceId, TableId, TokenId};
 use partita_proto::schema::validate_name;
+use partita_proto::sequence::Sequence;
 
 use super::copy::is_copy;
 use super::draft::{Draft, Outcome, Reply, absent_role, refusal};
@@ -275,8 +276,17 @@ impl<'a> Revision<'a> {
                 let table = state.table(id).map(|table| table_name(state, table));
                 format!("privileges for table {}", table.unwrap_or_default())
             }
+            Target::Sequence(id) => {
+                let sequence = state.sequence(id).map(|sequence| sequence_label(state, sequence));
+                format!("privileges for sequence {}", sequence.unwrap_or_default())
+            }
         });
-        databases.chain(tables).chain(tasks).chain(grants).collect()
+        let sequences = state.sequences().filter(|sequence| sequence.owner == role);
+        // A sequence of a column belongs to the owner of the table, who is named already.
+        let sequences = sequences.filter(|sequence| sequence.column.is_none());
+        let sequences = sequences
+            .map(|sequence| format!("owner of sequence {}", sequence_label(state, sequence)));
+        databases.chain(tables).chain(tasks).chain(sequences).chain(grants).collect()
     }
 
     fn grant_role(&mut self, member: RoleId, membership: Membership) -> Result<(), Error> {
@@ -334,6 +344,7 @@ impl<'a> Revision<'a> {
             Target::Cluster => BOOTSTRAP_ROLE,
             Target::Database(id) => database(self.draft.state, id)?.owner,
             Target::Table(id) => table(self.draft.state, id)?.owner,
+            Target::Sequence(id) => sequence(self.draft.state, id)?.owner,
         };
         let grant = self.access.grant(target).map(|grant| Grant::clone(grant));
         Ok((grant.unwrap_or_else(|| Grant::new(target)), owner))
@@ -393,7 +404,23 @@ impl<'a> Revision<'a> {
                 for related in state.tables().filter(is_related).filter(changed) {
                     let altered = TableRecord { owner, ..TableRecord::clone(related) };
                     self.draft.edits.push(Edit::Table(Arc::new(altered)));
+                    for former in self.draft.own_sequences_of(related.id, owner) {
+                        self.replace_owner(Target::Sequence(former.id), former.owner, owner);
+                    }
                     self.replace_owner(Target::Table(related.id), related.owner, owner);
+                }
+                Ok(())
+            }
+            Target::Sequence(id) => {
+                let former = sequence(state, id)?;
+                if former.column.is_some() {
+                    let message = "cannot change owner of a sequence that is linked to a table";
+                    return Err(refusal(NOT_IN_STATE, message.to_owned()));
+                }
+                if former.owner != owner {
+                    let altered = Sequence { owner, ..former.clone() };
+                    self.draft.edits.push(Edit::Sequence(Arc::new(altered)));
+                    self.replace_owner(target, former.owner, owner);
                 }
                 Ok(())
             }
@@ -538,6 +565,17 @@ fn table(state: &State, id: TableId) -> Result<&TableRecord, Error> {
     let record: Option<&TableRecord> = state.table(id).map(Arc::as_ref);
     let record = record.filter(|record| record.is_published());
     record.ok_or_else(|| Error::NotFound { kind: "table", name: id.to_string() })
+}
+
+fn sequence(state: &State, id: SequenceId) -> Result<&Sequence, Error> {
+    let sequence: Option<&Sequence> = state.sequence(id).map(Arc::as_ref);
+    sequence.ok_or_else(|| Error::NotFound { kind: "table", name: id.to_string() })
+}
+
+fn sequence_label(state: &State, sequence: &Sequence) -> String {
+    let database = state.database(sequence.database);
+    let database = database.map_or("?", |database| database.name.as_str());
+    shown_name(database, &sequence.name)
 }
 
 fn table_name(state: &State, table: &TableRecord) -> String {

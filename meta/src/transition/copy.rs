@@ -17,12 +17,15 @@ use std::sync::Arc;
 
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, TableId};
-use partita_proto::materialized::{COPIES_MAX, CopyChange, CopyOf, CopyState, copy_key_fits};
+use partita_proto::materialized::{
+    COPIES_MAX, CopyChange, CopyOf, CopyState, Rekeying, copy_key_fits,
+};
 use partita_proto::range::TypedRange;
 use partita_proto::schema::{Column, Semantic, TableOptions, TableSchema, validate_name};
 use partita_proto::service::{Ddl, NewTable, TableChange};
 
 use super::draft::{Draft, Outcome, Reply, refusal};
+use super::rekey::{check_not_switching, check_single, discard, exchange, reopened, steer, switch};
 use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord, Work};
 use crate::create::check_partitions;
 
@@ -62,16 +65,23 @@ pub(super) fn check_copy(
         return Err(Error::NotFound { kind: "table", name: source.to_string() });
     };
     let name = &record.name;
+    let action = if new.rekeys { "re-keying" } else { "a copy of" };
     if record.copy.is_some() {
-        return Err(Error::Unsupported("a copy of a materialized copy".to_owned()));
+        return Err(Error::Unsupported(format!("{action} a materialized copy")));
+    }
+    if record.schema.view.is_some() {
+        return Err(Error::Unsupported(format!("{action} a view")));
     }
     let follows = |table: &Arc<TableRecord>| table.is_named() && table.former == Some(source);
     if record.former.is_some() || state.tables().any(follows) {
         return Err(Error::Unsupported(format!(
-            "a copy of table \"{name}\", which was repartitioned,"
+            "{action} table \"{name}\", which was repartitioned,"
         )));
     }
-    if state.copies_of(source).count() >= COPIES_MAX {
+    check_not_switching(state, record)?;
+    if new.rekeys {
+        check_single(state, record)?;
+    } else if state.copies_of(source).filter(|copy| !copy.is_rekeying()).count() >= COPIES_MAX {
         return Err(Error::LimitReached {
             message: format!(
                 "table \"{name}\" has {COPIES_MAX} materialized copies, which is the limit"
@@ -83,12 +93,14 @@ pub(super) fn check_copy(
     if !copy_key_fits(&record.schema, key) {
         let columns = record.schema.key_columns().map(|column| column.name.as_str());
         let columns = columns.collect::<Vec<_>>().join(", ");
+        let whose = if new.rekeys { "new key" } else { "key of a copy" };
         let message =
-            format!("the key of a copy must have the key columns of table \"{name}\": {columns}");
+            format!("the {whose} must have the key columns of table \"{name}\": {columns}");
         return Err(refusal(INVALID_DEFINITION, message));
     }
     if *key == record.schema.key && new.placement == record.placement {
-        let message = format!("the key of the copy is that of table \"{name}\"");
+        let whose = if new.rekeys { "new key" } else { "key of the copy" };
+        let message = format!("the {whose} is that of table \"{name}\"");
         return Err(refusal(INVALID_DEFINITION, message));
     }
     let schema = TableSchema { key: key.clone(), ..TableSchema::clone(&record.schema) };
@@ -96,8 +108,7 @@ pub(super) fn check_copy(
         return Err(Error::StaleSchema { table: source });
     }
     let ranges = check_partitions(&schema, &new.placement, &new.cuts)?;
-    let copy =
-        CopyOf { source, state: CopyState::Filling, filler: 0, beat: 0, reason: None, fills: 1 };
+    let copy = CopyOf::new(source, new.rekeys.then(Rekeying::default));
     let dropped_names = record.dropped_names.clone();
     Ok(CheckedNew { schema, dropped_names, ranges, copy: Some(copy) })
 }
@@ -117,11 +128,25 @@ pub(super) fn change_copy(
     else {
         return Ok(unchanged);
     };
+    match change {
+        CopyChange::Steer { steering, .. } => return Ok(steer(state, record, *steering)),
+        CopyChange::Switch { .. } => return Ok(switch(state, record)),
+        CopyChange::Exchange { partitions, .. } => {
+            return exchange(state, record, partitions, places);
+        }
+        CopyChange::Reopened { partitions, .. } => return Ok(reopened(state, record, partitions)),
+        CopyChange::Discard { .. } => return Ok(discard(state, record)),
+        CopyChange::Take { .. }
+        | CopyChange::Beat { .. }
+        | CopyChange::Finish { .. }
+        | CopyChange::Lose { .. }
+        | CopyChange::Replace { .. } => {}
+    }
     let mut draft = Draft::new(state);
     if is_replaced(record, copy, change) {
         let reason = match copy.state {
             CopyState::Lost => copy.reason.clone(),
-            CopyState::Filling | CopyState::InStep => Some("its filler has stopped".to_owned()),
+            _ => Some("its filler has stopped".to_owned()),
         };
         let mut places = places;
         draft.renew_copy(record, copy, reason, &mut places)?;
@@ -142,7 +167,9 @@ fn is_replaced(record: &TableRecord, copy: &CopyOf, change: &CopyChange) -> bool
     let is_replaceable = match copy.state {
         CopyState::Lost => true,
         CopyState::Filling => copy.filler != 0 && *beat == Some(copy.beat),
-        CopyState::InStep => false,
+        CopyState::InStep | CopyState::Switching | CopyState::Reopening | CopyState::Retired => {
+            false
+        }
     };
     record.is_visible() && is_replaceable
 }
@@ -163,20 +190,34 @@ fn changed(
             let is_ready = state.table(copy.source).is_some_and(|table| !table.is_pending());
             (is_free && is_ready).then(|| CopyOf { filler: *filler, ..same() })
         }
-        CopyChange::Beat { filler, beat, .. } => {
+        CopyChange::Beat { filler, beat, rows, .. } => {
             let is_newer = is_filler(*filler) && *beat > copy.beat;
-            is_newer.then(|| CopyOf { beat: *beat, ..same() })
+            let rekeying = copy.rekeying.map(|rekeying| Rekeying { rows: *rows, ..rekeying });
+            is_newer.then(|| CopyOf { beat: *beat, rekeying, ..same() })
         }
         CopyChange::Finish { filler, partitions, .. } => {
             let is_full = is_filler(*filler) && are_all(state, copy.source, partitions);
             is_full.then(|| CopyOf { state: CopyState::InStep, filler: 0, ..same() })
         }
-        CopyChange::Lose { reason, .. } if copy.state != CopyState::Lost => {
+        CopyChange::Lose { reason, .. }
+            if !copy.state.is_given_up() && copy.state != CopyState::Retired =>
+        {
             let cut = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
             let reason = Some(cut.to_owned());
-            Some(CopyOf { state: CopyState::Lost, filler: 0, reason, ..same() })
+            // Partitions that are closed have to be opened before another table takes the copy's place.
+            let state = match copy.state {
+                CopyState::Switching => CopyState::Reopening,
+                _ => CopyState::Lost,
+            };
+            Some(CopyOf { state, filler: 0, reason, ..same() })
         }
-        CopyChange::Lose { .. } | CopyChange::Replace { .. } => None,
+        CopyChange::Lose { .. }
+        | CopyChange::Replace { .. }
+        | CopyChange::Steer { .. }
+        | CopyChange::Switch { .. }
+        | CopyChange::Exchange { .. }
+        | CopyChange::Reopened { .. }
+        | CopyChange::Discard { .. } => None,
     }
 }
 
@@ -214,20 +255,15 @@ impl Draft<'_> {
         };
         *places = remaining;
         let id = self.new_table();
-        let partitions = self.new_partitions(id, ranges, chosen)?;
+        let partitions = self.new_partitions(id, ranges, chosen, false)?;
         // The schema that its source has, or is about to have.
         let schema = match &record.phase {
             Phase::Altering(Work::Schema(next)) => Arc::clone(next),
             _ => Arc::clone(&record.schema),
         };
-        let copy = CopyOf {
-            source: copy.source,
-            state: CopyState::Filling,
-            filler: 0,
-            beat: 0,
-            reason,
-            fills: copy.fills.saturating_add(1),
-        };
+        let rekeying = copy.rekeying.map(|rekeying| Rekeying { rows: 0, ..rekeying });
+        let fills = copy.fills.saturating_add(1);
+        let copy = CopyOf { reason, fills, ..CopyOf::new(copy.source, rekeying) };
         let renewed = TableRecord {
             id,
             partitions,
@@ -247,6 +283,12 @@ impl Draft<'_> {
 pub(crate) fn renewed_partitions(state: &State, ddl: &Ddl) -> (usize, TableOptions) {
     let replaced: Vec<_> = match ddl.body() {
         Ddl::Copy(CopyChange::Replace { copy, .. }) => state.table(*copy).into_iter().collect(),
+        // The other copies of the source.
+        Ddl::Copy(CopyChange::Exchange { copy, .. }) => {
+            let source = state.table(*copy).and_then(|table| Some(table.copy.as_ref()?.source));
+            let copies = source.into_iter().flat_map(|source| state.copies_of(source));
+            copies.filter(|table| table.id != *copy).collect()
+        }
         Ddl::TruncateTable { database, name } => {
             let database = state.database_named(database);
             let table = database.and_then(|database| state.table_named(database.id, name));
@@ -293,18 +335,29 @@ pub(super) fn check_alter(
         {
             "changing 'append_mode' of"
         }
+        // A copy learns of it at another moment, with other versions of rows merged by then.
+        TableChange::SetOptions(options)
+            if options.merge_mode != table.schema.options.merge_mode =>
+        {
+            "changing 'merge_mode' of"
+        }
         _ => return Ok(()),
     };
-    match state.copies_of(table.id).next() {
+    match obstacle(state, table) {
         None => Ok(()),
-        Some(_) => Err(refusal(
+        Some(obstacle) => Err(refusal(
             UNSUPPORTED,
-            format!(
-                "{action} table \"{}\" is not supported while it has materialized copies",
-                table.name
-            ),
+            format!("{action} table \"{}\" is not supported while it {obstacle}", table.name),
         )),
     }
+}
+
+/// Reason why the key or the partitions of a table must stay.
+fn obstacle(state: &State, table: &TableRecord) -> Option<&'static str> {
+    let mut copies = state.copies_of(table.id);
+    let first = copies.next()?;
+    let is_rekeyed = first.is_rekeying() && copies.next().is_none();
+    Some(if is_rekeyed { "is being re-keyed" } else { "has materialized copies" })
 }
 
 /// Checks that partitions of a table may be merged: positions in the changes of two cannot be joined.
@@ -314,13 +367,11 @@ pub(super) fn check_merge(state: &State, table: &TableRecord) -> Result<(), Erro
         let what = format!("merging partitions of materialized copy \"{name}\"");
         return Err(Error::Unsupported(what));
     }
-    match state.copies_of(table.id).next() {
+    match obstacle(state, table) {
         None => Ok(()),
-        Some(_) => Err(refusal(
+        Some(obstacle) => Err(refusal(
             UNSUPPORTED,
-            format!(
-                "merging partitions of table \"{name}\" is not supported while it has materialized copies"
-            ),
+            format!("merging partitions of table \"{name}\" is not supported while it {obstacle}"),
         )),
     }
 }

@@ -11,6 +11,7 @@ use partita_proto::id::RoleId;
 use partita_proto::schema::validate_name;
 
 use super::draft::{Draft, Outcome, Reply, check_owner};
+use super::view::{has_views, views_of};
 use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord};
 use crate::create::check_ttl;
 
@@ -45,7 +46,8 @@ pub(super) fn create_database(
     check_owner(state, owner)?;
     let mut draft = Draft::new(state);
     let id = draft.new_database();
-    let record = DatabaseRecord { id, name: name.to_owned(), ttl, owner, explicit: false };
+    let name = name.to_owned();
+    let record = DatabaseRecord { id, name, ttl, owner, explicit: false, comment: None };
     draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
@@ -73,6 +75,23 @@ pub(super) fn alter_database(
     for table in altered.tables_of(old.id).filter(free) {
         draft.retell(table);
     }
+    Ok(draft.done())
+}
+
+/// Sets or removes the comment of a database.
+pub(super) fn comment_database(
+    state: &State,
+    name: &str,
+    comment: Option<&str>,
+) -> Result<Outcome, Error> {
+    let old = database(state, name)?;
+    if old.comment.as_deref() == comment {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    let mut draft = Draft::new(state);
+    let comment = comment.map(str::to_owned);
+    let record = DatabaseRecord { comment, ..DatabaseRecord::clone(old) };
+    draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
 
@@ -106,6 +125,12 @@ pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Resul
         }
         Err(error) => return Err(error),
     };
+    // The views of other databases would read what is gone.
+    for table in state.tables_of(record.id) {
+        if let Some(view) = views_of(state, table).find(|view| view.database != record.id) {
+            return Err(has_views("drop", &format!("\"{}\"", table.name), view));
+        }
+    }
     let mut draft = Draft::new(state);
     for table in state.tables_of(record.id) {
         draft.enter(TableRecord::clone(table), Phase::Dropping);
@@ -115,6 +140,7 @@ pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Resul
     for task in state.tasks().filter(|task| task.database == record.id) {
         draft.drop_task(task.id);
     }
+    draft.drop_sequences(record.id);
     draft.edits.push(Edit::DatabaseGone(record.id));
     Ok(draft.done())
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use partita_proto::access::Target;
 use partita_proto::error::Error;
-use partita_proto::id::{DatabaseId, Epoch, PartitionId, ReplicaId, RoleId, TableId, TaskId};
+use partita_proto::id::{
+    DatabaseId, Epoch, PartitionId, ReplicaId, RoleId, SequenceId, TableId, TaskId,
+};
 use partita_proto::schema::TableSchema;
 
 use crate::catalog::{Counters, Edit, Phase, State, Step, TableRecord, Work};
@@ -109,6 +111,12 @@ impl<'a> Draft<'a> {
         id
     }
 
+    pub(super) fn new_sequence(&mut self) -> SequenceId {
+        let id = self.counters.sequence;
+        self.counters.sequence = SequenceId(id.0 + 1);
+        id
+    }
+
     pub(super) fn new_partition(&mut self) -> PartitionId {
         let id = self.counters.partition;
         self.counters.partition = PartitionId(id.0 + 1);
@@ -125,6 +133,7 @@ impl<'a> Draft<'a> {
     pub(super) fn enter(&mut self, mut table: TableRecord, phase: Phase) {
         if phase == Phase::Dropping {
             self.drop_grants(Target::Table(table.id));
+            self.drop_sequences_of(table.id, None);
         }
         table.phase = phase;
         table.step = self.step();

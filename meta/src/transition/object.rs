@@ -26,10 +26,12 @@ pub(super) fn check_object(state: &State, checked: &CheckedDdl) -> Result<(), Er
         Ddl::CreateDatabase { .. }
         | Ddl::Access(_)
         | Ddl::Task(_)
+        | Ddl::Sequence(_)
         | Ddl::Copy(_)
         | Ddl::Checked(_) => Ok(()),
         Ddl::AlterDatabase { name, .. }
         | Ddl::MakeExplicit { name }
+        | Ddl::CommentDatabase { name, .. }
         | Ddl::DropDatabase { name, .. } => check_database(state, name, checked.object),
         Ddl::CreateTable { table, .. } => check_database(state, &table.database, checked.object),
         Ddl::DropTable { database, name, .. }

@@ -76,7 +76,7 @@ pub(super) fn repartition(
     let ranges = check_partitions(&table.schema, placement, cuts)?;
     let mut draft = Draft::new(state);
     let id = draft.new_table();
-    let partitions = draft.new_partitions(id, ranges, places)?;
+    let partitions = draft.new_partitions(id, ranges, places, true)?;
     let successor = TableRecord {
         id,
         name: next,
@@ -148,7 +148,10 @@ impl Draft<'_> {
             self.enter(successor, Phase::Dropping);
             return;
         };
-        let is_taken = |name: &String| self.state.table_named(former.database, name).is_some();
+        let is_taken = |name: &String| {
+            self.state.table_named(former.database, name).is_some()
+                || self.state.is_sequence(former.database, name)
+        };
         let first = format!("{}$former", former.name);
         let numbered = (2..).map(|number| format!("{}$former{number}", former.name));
         let name = std::iter::once(first).chain(numbered).find(|name| !is_taken(name));
@@ -159,6 +162,7 @@ impl Draft<'_> {
         self.edits.push(Edit::Table(Arc::new(renamed)));
         // Who may use the former table may use its successor.
         self.copy_grants(former.id, successor.id);
+        self.pass_sequences(former.id, successor.id);
         let (name, owner) = (former.name.clone(), former.owner);
         self.settle(TableRecord { name, owner, ..successor.clone() });
     }

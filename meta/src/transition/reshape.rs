@@ -16,6 +16,7 @@ use partita_proto::range::{Bound, TypedRange};
 use super::copy::check_merge;
 use super::draft::{Draft, Outcome, Progress, Reply};
 use super::node::{in_use, wanted_replicas};
+use super::rekey::check_not_switching;
 use super::repartition::being_fenced;
 use super::table::in_change;
 use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Target};
@@ -28,6 +29,7 @@ pub(super) fn start_split(
     partition: PartitionId,
     cut: &Bound,
     reason: &Reason,
+    leader: Option<NodeId>,
 ) -> Result<Outcome, Error> {
     let record = in_use(state, partition)?;
     let Some(table) = state.table(record.table) else { return Err(gone(partition)) };
@@ -57,6 +59,8 @@ pub(super) fn start_split(
         replicas: record.replicas.values().map(|node| (draft.new_replica(), *node)).collect(),
         given_up: false,
         reason: reason.clone(),
+        // The replica may have moved since the node was chosen.
+        leader: leader.filter(|node| record.replicas.values().any(|holder| holder == node)),
     };
     draft.reshape(record, Some(Reshaping::Split(splitting)));
     draft.steps.push((table.id, draft.step()));
@@ -107,16 +111,22 @@ pub(super) fn start_merge(
     Ok(draft.done())
 }
 
+/// Time of a cut by hand, 0 if it is unknown; `None` for other cuts.
+fn cut_by_hand(reason: &Reason) -> Option<i64> {
+    (reason.cause == Cause::ByHand).then(|| reason.at_ms.unwrap_or(0))
+}
+
 /// Checks that the table's options allow this number of partitions for such a reason. The options may change at any
 /// moment: a proposal was made with earlier ones.
 fn check_permitted(table: &TableRecord, reason: &Reason, partitions: usize) -> Result<(), Error> {
-    let Partitioning { by_load, by_size, min_partitions, max_partitions, .. } =
+    let Partitioning { by_load, by_size, min_partitions, max_partitions, forecast, .. } =
         table.schema.options.partitioning;
     let few_enough = max_partitions == 0 || partitions <= max_partitions as usize;
     let (allowed, bound) = match reason.cause {
         Cause::ByHand => return Ok(()),
         Cause::Load => (by_load, few_enough),
         Cause::Size => (by_size, few_enough),
+        Cause::Forecast => (by_load && forecast, few_enough),
         Cause::Idle => (by_load || by_size, partitions >= min_partitions as usize),
     };
     if !allowed {
@@ -171,6 +181,7 @@ fn waits(
             )));
         }
     }
+    check_not_switching(state, table)?;
     Ok(if table.is_pending() { in_change(state, table) } else { being_fenced(state, table) })
 }
 
@@ -236,6 +247,8 @@ fn advance_split(
                 replicas: split.replicas.clone(),
                 target: None,
                 reshaping: None,
+                first_leader: split.leader,
+                cut_by_hand_ms: cut_by_hand(&split.reason),
             };
             let mut partitions = table.partitions.clone();
             let position = partitions.iter().position(|id| *id == record.id);

@@ -14,7 +14,9 @@ use partita_proto::service::{NewTable, TableChange};
 use super::copy::{CheckedNew, check_alter, check_copy, has_copies, is_copy};
 use super::database::database;
 use super::draft::{Draft, Outcome, Reply, check_owner, next_version};
+use super::rekey::{check_no_retired, check_not_switching};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
+use super::view;
 use crate::alter::{Altered, altered};
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
 use crate::create::{CheckedTable, check_table};
@@ -30,6 +32,14 @@ pub(super) fn check_room(state: &State) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::InvalidInput(format!("there are {TABLES_MAX} tables, which is the limit")))
+}
+
+/// Checks that no sequence has the name of a new table.
+fn check_free_name(state: &State, database: &DatabaseRecord, name: &str) -> Result<(), Error> {
+    if !state.is_sequence(database.id, name) {
+        return Ok(());
+    }
+    Err(Error::AlreadyExists { kind: "table", name: shown_name(&database.name, name) })
 }
 
 /// Checks that the database may have one more table: line protocol creates a table for every name that it receives.
@@ -78,6 +88,7 @@ pub(super) fn create_table(
             new.name
         )));
     }
+    check_free_name(state, database, &new.name)?;
     if let Some(busy) = new.copy_of.and_then(|source| in_change_or_succession(state, source)) {
         return Ok(busy);
     }
@@ -88,13 +99,22 @@ pub(super) fn create_table(
             CheckedNew { schema, dropped_names: BTreeSet::new(), ranges, copy: None }
         }
     };
+    let places: &[Vec<NodeId>] = match &schema.view {
+        Some(definition) => {
+            view::check_reads(state, definition, None)?;
+            &[]
+        }
+        None => places,
+    };
     check_room(state)?;
     check_count(state, database, tables_max)?;
     check_owner(state, new.owner)?;
     // The table begins with all its partitions, and is published when its replicas are open.
     let mut draft = Draft::new(state);
     let id = draft.new_table();
-    let partitions = draft.new_partitions(id, ranges, places)?;
+    // A copy keeps its partitions, unless it takes the place of its source.
+    let by_hand = new.copy_of.is_none() || new.rekeys;
+    let partitions = draft.new_partitions(id, ranges, places, by_hand)?;
     let ordered_ttl = state.ttl(database.id, &schema);
     let table = TableRecord {
         id,
@@ -112,17 +132,20 @@ pub(super) fn create_table(
         owner: new.owner,
         copy: copy.map(Arc::new),
     };
+    draft.create_sequences(&table, &new.sequences)?;
     draft.enter(table, Phase::Creating);
     Ok(draft.done())
 }
 
 impl Draft<'_> {
-    /// The partitions of a new table, one for each range, on the nodes chosen for it.
+    /// The partitions of a new table, one for each range, on the nodes chosen for it. `by_hand`: an operator chose the
+    /// boundaries; those of buckets and rules are kept apart for what they are.
     pub(super) fn new_partitions(
         &mut self,
         table: TableId,
         ranges: Vec<TypedRange>,
         places: &[Vec<NodeId>],
+        by_hand: bool,
     ) -> Result<Vec<PartitionId>, Error> {
         if places.len() != ranges.len() {
             return Err(Error::Internal(format!(
@@ -138,6 +161,7 @@ impl Draft<'_> {
         }
         let mut partitions = Vec::with_capacity(ranges.len());
         for (range, nodes) in ranges.into_iter().zip(places) {
+            let is_cut_by_hand = by_hand && !range.start.key.is_empty();
             let partition = PartitionRecord {
                 id: self.new_partition(),
                 table,
@@ -146,6 +170,8 @@ impl Draft<'_> {
                 replicas: nodes.iter().map(|node| (self.new_replica(), *node)).collect(),
                 target: None,
                 reshaping: None,
+                first_leader: None,
+                cut_by_hand_ms: is_cut_by_hand.then_some(0),
             };
             partitions.push(partition.id);
             self.edits.push(Edit::Partition(Arc::new(partition)));
@@ -178,9 +204,21 @@ pub(super) fn drop_table(
     if let Some(busy) = in_succession(state, table).filter(|_| next.is_none()) {
         return Ok(busy);
     }
-    let copies: Vec<_> = state.copies_of(table.id).collect();
-    if !copies.is_empty() && !cascade {
+    // A retired copy goes by itself, when it has answered the last writes.
+    if table.copy.is_some() {
+        check_not_switching(state, table)?;
+    }
+    let copies: Vec<_> = state.dependents_of(table.id).collect();
+    // A re-keying is a part of the table.
+    if !copies.iter().all(|copy| copy.is_rekeying()) && !cascade {
         return Err(has_copies(table));
+    }
+    let views = view::dependent_views(state, table);
+    if let Some(view) = views.first().filter(|_| !cascade) {
+        return Err(view::has_views("drop", &format!("\"{}\"", table.name), view));
+    }
+    if let Some(pending) = views.iter().find(|view| view.is_pending()) {
+        return Ok(busy(pending));
     }
     let mut draft = Draft::new(state);
     draft.forget_former(table.id);
@@ -191,8 +229,8 @@ pub(super) fn drop_table(
     if let Some(next) = next {
         draft.enter(TableRecord { former: None, ..TableRecord::clone(next) }, Phase::Dropping);
     }
-    for copy in copies {
-        draft.enter(TableRecord::clone(copy), Phase::Dropping);
+    for dependent in copies.into_iter().chain(views) {
+        draft.enter(TableRecord::clone(dependent), Phase::Dropping);
     }
     Ok(draft.done())
 }
@@ -206,6 +244,10 @@ pub(super) fn truncate_table(
     let table = table(state, database, name)?;
     if table.copy.is_some() {
         return Err(is_copy(table));
+    }
+    check_not_switching(state, table)?;
+    if table.schema.view.is_some() {
+        return Err(Error::InvalidInput(format!("\"{}\" is not a table", table.name)));
     }
     let former = former(state, table);
     let waits = in_change(state, table).or_else(|| in_change(state, former?));
@@ -247,6 +289,13 @@ pub(super) fn alter_table(
         return Ok(busy);
     }
     check_alter(state, table, change)?;
+    if !matches!(change, TableChange::Rename(_)) {
+        check_not_switching(state, table)?;
+    }
+    if matches!(change, TableChange::Repartition { .. }) {
+        check_no_retired(state, table)?;
+    }
+    view::check_change(state, table, change)?;
     if let TableChange::Repartition { placement, cuts } = change {
         return repartition(state, table, placement, cuts, places);
     }
@@ -281,6 +330,12 @@ pub(super) fn alter_table(
         }
         draft.tell(TableRecord::clone(former), schema);
     }
+    // The sequence of a column goes with it.
+    if let TableChange::DropColumn(name) = change
+        && let Some(column) = table.schema.column(name)
+    {
+        draft.drop_sequences_of(table.id, Some(column.id));
+    }
     draft.tell_altered(table, changed);
     Ok(draft.done())
 }
@@ -314,6 +369,11 @@ fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableS
         | TableChange::DropColumn(_)
         | TableChange::RenameColumn { .. }
         | TableChange::SetDefault { .. }
+        | TableChange::SetView { .. }
+        | TableChange::SetComment { .. }
+        | TableChange::MoveColumn { .. }
+        | TableChange::AddCheck(_)
+        | TableChange::DropCheck(_)
         | TableChange::Rename(_)
         | TableChange::Repartition { .. } => None,
     }
@@ -331,6 +391,9 @@ fn rename_table(
         if holder.phase == Phase::Creating {
             return Ok(busy(holder));
         }
+        return Err(Error::AlreadyExists { kind: "table", name: shown_name(database, new_name) });
+    }
+    if state.is_sequence(table.database, new_name) {
         return Err(Error::AlreadyExists { kind: "table", name: shown_name(database, new_name) });
     }
     let mut draft = Draft::new(state);

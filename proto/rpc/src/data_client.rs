@@ -16,8 +16,8 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    DataService, FragmentRequest, FragmentService, PartitionSpec, ReplicaStatus, RequestId,
-    RowStream, ScanReply, ScanRequest, ScanStats, WriteReply, WriteRequest,
+    DataService, FragmentRequest, FragmentService, KeyOrder, PartitionSpec, ReplicaStatus,
+    RequestId, RowStream, ScanReply, ScanRequest, ScanStats, WriteReply, WriteRequest,
 };
 use partita_proto::wire::pb::data_client::DataClient as Generated;
 use partita_proto::wire::{Wire, pb};
@@ -116,15 +116,7 @@ impl DataClient {
     }
 
     /// Builds a scan's reply from the frames of the answer.
-    async fn reply(&self, frames: Streaming<pb::ScanFrame>) -> Result<ScanReply, Error> {
-        self.indexed_reply(frames).await.map(|(_, reply)| reply)
-    }
-
-    /// As [`DataClient::reply`], with the Raft index in the header.
-    async fn indexed_reply(
-        &self,
-        mut frames: Streaming<pb::ScanFrame>,
-    ) -> Result<(u64, ScanReply), Error> {
+    async fn reply(&self, mut frames: Streaming<pb::ScanFrame>) -> Result<ScanReply, Error> {
         let header = self.header(&mut frames).await?;
         let stats = Arc::new(ScanStats::default());
         let remaining = (1..header.streams).map(|stream| self.fetch(header.scan, stream));
@@ -135,7 +127,9 @@ impl DataClient {
                 Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
             })
             .collect();
-        Ok((header.index, ScanReply { streams, sorted: header.sorted, stats }))
+        let (descending, nulls_apart) = (header.descending, header.nulls_apart);
+        let order = header.sorted.then_some(KeyOrder { descending, nulls_apart });
+        Ok(ScanReply { streams, order, stats, index: header.index })
     }
 
     async fn header(&self, frames: &mut Streaming<pb::ScanFrame>) -> Result<pb::ScanHeader, Error> {
@@ -249,7 +243,8 @@ impl DataService for DataClient {
     async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
         let message = pb::FillRequest { copy: copy.0, scan: Some(scan.to_wire()?) };
         let frames = self.scans.clone().fill(self.request(message)).await;
-        self.indexed_reply(self.answer(frames)?).await
+        let reply = self.reply(self.answer(frames)?).await?;
+        Ok((reply.index, reply))
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {

@@ -13,7 +13,7 @@ use partita_proto::materialized::{CaptureOrder, ChangesRequest};
 use partita_proto::reshape::Reshape;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    DataService, FragmentRequest, FragmentService, PartitionSpec, RequestId, ScanReply,
+    DataService, FragmentRequest, FragmentService, KeyOrder, PartitionSpec, RequestId, ScanReply,
     ScanRequest, WriteRequest,
 };
 use partita_proto::wire::pb::data_server::{Data, DataServer as Generated};
@@ -101,17 +101,19 @@ fn catalog_history<T>(request: &Request<T>) -> Result<Option<CatalogHistory>, Er
 impl DataServer {
     /// The frames that answer a request for rows.
     fn frames(&self, reply: ScanReply) -> Answer<FrameStream> {
-        self.indexed_frames(0, reply)
-    }
-
-    /// As [`DataServer::frames`], with a Raft index in the header.
-    fn indexed_frames(&self, index: u64, reply: ScanReply) -> Answer<FrameStream> {
         let count = u32::try_from(reply.streams.len()).unwrap_or(u32::MAX);
         let mut streams = reply.streams.into_iter();
         let first = streams.next();
         let waiting = self.parked.park(streams.collect(), &reply.stats).map_err(to_status)?;
-        let (scan, sorted) = (waiting.scan(), reply.sorted);
-        let header = pb::ScanHeader { scan, streams: count, sorted, index };
+        let order = reply.order.unwrap_or(KeyOrder::ASCENDING);
+        let header = pb::ScanHeader {
+            scan: waiting.scan(),
+            streams: count,
+            sorted: reply.order.is_some(),
+            index: reply.index,
+            descending: order.descending,
+            nulls_apart: order.nulls_apart,
+        };
         Ok(Response::new(Frames::first(header, waiting, first, reply.stats).boxed()))
     }
 }
@@ -227,7 +229,7 @@ impl Data for DataServer {
         let scan = ScanRequest::from_wire(request.scan.ok_or_else(missing)?).map_err(to_status)?;
         let filled = self.service.fill(TableId(request.copy), scan).await;
         let (index, reply) = filled.map_err(to_status)?;
-        self.indexed_frames(index, reply)
+        self.frames(ScanReply { index, ..reply })
     }
 
     async fn truncate_partition(&self, request: Request<pb::TruncateOrder>) -> Answer<pb::Done> {

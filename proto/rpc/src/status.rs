@@ -49,7 +49,8 @@ pub(crate) fn to_status(error: Error) -> Status {
         | Error::StaleSchema { .. }
         | Error::NotLeader { .. }
         | Error::Dependents { .. }
-        | Error::ShipAhead { .. } => Code::FailedPrecondition,
+        | Error::ShipAhead { .. }
+        | Error::Changed { .. } => Code::FailedPrecondition,
         Error::Overloaded(_) | Error::DiskFull(_) | Error::LimitReached { .. } => {
             Code::ResourceExhausted
         }
@@ -128,7 +129,8 @@ fn shorten_texts(message: &mut pb::Error) {
             | Kind::NotLeader(_)
             | Kind::Cancelled(_)
             | Kind::Gap(_)
-            | Kind::ShipAhead(_),
+            | Kind::ShipAhead(_)
+            | Kind::Changed(_),
         )
         | None => return,
     };

@@ -30,8 +30,8 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
-    DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteKind,
-    WriteReply, WriteRequest,
+    Condition, DataService, FirstByTime, KeyOrder, PartitionSpec, ReadFrom, ReplicaStatus,
+    RequestId, ScanReply, ScanRequest, WriteKind, WriteReply, WriteRequest,
 };
 use partita_tls::Links;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -355,6 +355,7 @@ fn schema() -> TableSchema {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     };
@@ -368,6 +369,8 @@ fn schema() -> TableSchema {
         options: TableOptions::default(),
         next_column: ColumnId(3),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     }
 }
 
@@ -401,6 +404,12 @@ fn write_request(rows: RecordBatch) -> WriteRequest {
             from: Position { index: 4, part: 5 },
             to: Position { index: 6, part: 7 },
         }),
+        condition: Some(Condition {
+            epoch: Epoch(8),
+            index: 9,
+            bulk: None,
+            schema: SchemaVersion(10),
+        }),
     }
 }
 
@@ -417,6 +426,13 @@ fn scan_request() -> ScanRequest {
             column: "text".to_owned(),
             test: ColumnTest::Like("%x%".to_owned()),
         }],
+        read_from: ReadFrom::AnyReplica {
+            staleness_max: Duration::from_millis(1500),
+            schema: SchemaVersion(3),
+        },
+        first_by_time: Some(FirstByTime { rows: 7, descending: true }),
+        order: Some(KeyOrder { descending: true, nulls_apart: true }),
+        for_update: true,
     }
 }
 

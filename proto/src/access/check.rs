@@ -17,7 +17,8 @@
 //! - ADMIN includes MONITOR;
 //! - an object on which an identity has no right at all does not exist for it, and neither does an object that is owned
 //!   in another organisation;
-//! - a token that is restricted to rows of databases may do nothing else, whatever its owner may.
+//! - a token that is restricted to rows of databases may do nothing else, whatever its owner may;
+//! - a view is read by the rights of its owner, within the token of who reads it ([`check_through`]).
 //!
 //! Invariants: a [`Permit`] is made here only; a pair of action and object that is not named here is refused.
 
@@ -33,7 +34,7 @@ use super::token::Token;
 use super::{Access, Grant};
 use crate::catalog::{Catalog, Database, Table};
 use crate::error::Error;
-use crate::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TableId, TokenId};
+use crate::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, SequenceId, TableId, TokenId};
 
 /// Protocol by which an identity came, for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,6 +158,20 @@ pub enum Object {
         /// Role as which the task runs.
         owner: RoleId,
     },
+    /// A sequence. OWN: alter or drop it. CONNECT: use its numbers. The actions are those granted on it, and those on the
+    /// table of its column, or on its database; INSERT there includes CONNECT here.
+    Sequence {
+        /// Sequence id.
+        id: SequenceId,
+        /// Database that the sequence is in.
+        database: Arc<Database>,
+        /// Table of the column that owns it.
+        table: Option<Arc<Table>>,
+        /// Sequence name.
+        name: String,
+        /// Role that owns the sequence.
+        owner: RoleId,
+    },
     /// A session of a role. MONITOR: see its statements. MAINTAIN: cancel or end it.
     Session {
         /// Role that the session began as.
@@ -175,6 +190,7 @@ impl Object {
             Self::Token(_) => "token",
             Self::Org { .. } => "organisation",
             Self::Task { .. } => "task",
+            Self::Sequence { .. } => "sequence",
             Self::Session { .. } => "session",
         }
     }
@@ -188,7 +204,8 @@ impl Object {
             | Self::Setting(name)
             | Self::Role { name, .. }
             | Self::Org { name, .. }
-            | Self::Task { name, .. } => name.clone(),
+            | Self::Task { name, .. }
+            | Self::Sequence { name, .. } => name.clone(),
             Self::Token(id) => id.to_string(),
             Self::Session { role } => role.to_string(),
         }
@@ -447,7 +464,7 @@ pub fn check(
         match &need.object {
             Object::Table { database, table } => {
                 permit.tables.insert((table.id, need.action));
-                if let Some(predicate) = subject.rows(database.id) {
+                if let Some(predicate) = subject.rows_of(database.id, table) {
                     permit.rows.insert(table.id, predicate);
                 }
             }
@@ -458,6 +475,52 @@ pub fn check(
         }
     }
     Ok(permit)
+}
+
+/// Checks that the owner of a view may do these things for an identity that reads the view, and returns the predicates
+/// that the reads must apply, by table. The rights are those of the owner; a token of the reader limits them as it limits
+/// those of its own owner.
+///
+/// # Errors
+/// [`Denied`] for the first need that is refused, or when the identity is no longer valid. Nothing is hidden: who reads
+/// the view may know what it reads.
+pub fn check_through(
+    access: &Access,
+    identity: &Identity,
+    now_ms: i64,
+    owner: RoleId,
+    needs: &[Need],
+) -> Result<BTreeMap<TableId, RowPredicate>, Denied> {
+    let reader = Subject::of(access, identity, now_ms).map_err(Denied::Ended)?;
+    let subject = reader.through(owner);
+    let mut rows = BTreeMap::new();
+    for need in needs {
+        let decision = subject.as_ref().map(|subject| subject.decide(need.action, &need.object));
+        let Some((subject, Decision::Allowed)) = subject.as_ref().zip(decision) else {
+            return Err(refusal(need.action, &need.object));
+        };
+        if let Object::Table { database, table } = &need.object
+            && let Some(predicate) = subject.rows_of(database.id, table)
+        {
+            rows.insert(table.id, predicate);
+        }
+    }
+    Ok(rows)
+}
+
+/// The part of a table that an identity sees through a view of `owner`, as [`check_through`] decides.
+#[must_use]
+pub fn sight_through(
+    access: &Access,
+    identity: &Identity,
+    now_ms: i64,
+    owner: RoleId,
+    database: &Database,
+    table: &Table,
+) -> Sight {
+    let reader = Subject::of(access, identity, now_ms).ok();
+    let subject = reader.and_then(|reader| reader.through(owner));
+    subject.map_or(Sight::None, |subject| subject.sight(database, table))
 }
 
 /// The part of a table that an identity sees; nothing when the identity is no longer valid.
@@ -491,8 +554,8 @@ pub fn sights(
     sights
 }
 
-/// The catalog without what an identity may not see; the same one when that is nothing. Tasks stay: each is checked
-/// where it is shown.
+/// The catalog without what an identity may not see; the same one when that is nothing. Tasks and sequences stay:
+/// each is checked where it is shown.
 ///
 /// A table whose rows are included in queries of a visible table (see [`Catalog::read_along`]) stays, or its rows would
 /// be missing.
@@ -521,8 +584,8 @@ pub fn visible(
         }
     }
     let (version, access) = (catalog.version, Arc::clone(&catalog.access));
-    let tasks = Arc::clone(&catalog.tasks);
-    let mut reduced = Catalog { version, access, tasks, ..Catalog::default() };
+    let (tasks, sequences) = (Arc::clone(&catalog.tasks), Arc::clone(&catalog.sequences));
+    let mut reduced = Catalog { version, access, tasks, sequences, ..Catalog::default() };
     let mut hidden = false;
     for (name, tables) in &catalog.tables {
         let is_known = catalog.databases.contains_key(name);
@@ -535,9 +598,12 @@ pub fn visible(
             reduced.tables.insert(name.clone(), remaining);
         }
     }
+    let sequence_homes = subject.sequence_homes(catalog);
     for (name, database) in &catalog.databases {
-        let has_tables = reduced.tables.contains_key(name);
-        if has_tables || !subject.database_actions(database).is_empty() {
+        let has_sequences =
+            sequence_homes.contains(&database.id) && !subject.is_foreign_role(database.owner);
+        let has_objects = reduced.tables.contains_key(name) || has_sequences;
+        if has_objects || !subject.database_actions(database).is_empty() {
             reduced.databases.insert(name.clone(), Arc::clone(database));
         } else {
             hidden = true;
@@ -546,8 +612,8 @@ pub fn visible(
     if hidden { Arc::new(reduced) } else { Arc::clone(catalog) }
 }
 
-/// The role as which an identity grants or revokes these actions on the cluster, a database or a table: the owner if
-/// the identity has the owner's rights, otherwise a role that holds the grant options for all of them.
+/// The role as which an identity grants or revokes these actions on the cluster, a database, a table or a sequence: the
+/// owner if the identity has the owner's rights, otherwise a role that holds the grant options for all of them.
 ///
 /// # Errors
 /// [`Denied`] when there is none, or the identity is no longer valid.
@@ -563,6 +629,7 @@ pub fn grantor(
         Object::Cluster => (Target::Cluster, BOOTSTRAP_ROLE),
         Object::Database(database) => (Target::Database(database.id), database.owner),
         Object::Table { table, .. } => (Target::Table(table.id), table.owner),
+        Object::Sequence { id, owner, .. } => (Target::Sequence(*id), *owner),
         _ => return Err(refusal(Action::Own, object)),
     };
     let owns = match object {
@@ -678,6 +745,19 @@ impl<'a> Subject<'a> {
         Ok(Self { access, login, role, roles, token, org })
     }
 
+    /// The owner of a view, limited by the token of this reader of the view. The owner need not be able to log in.
+    fn through(&self, owner: RoleId) -> Option<Self> {
+        let role: &'a Role = self.access.role(owner)?;
+        Some(Self {
+            access: self.access,
+            login: role,
+            role,
+            roles: role::inherited(self.access.roles(), role.id),
+            token: self.token,
+            org: self.token.map_or(role.org, |token| token.org),
+        })
+    }
+
     /// True if every check passes.
     fn is_unlimited(&self) -> bool {
         let is_whole = |token: &Token| token.is_unrestricted() && token.org.is_none();
@@ -732,6 +812,11 @@ impl<'a> Subject<'a> {
         self.token.and_then(|token| token.rows(database))
     }
 
+    /// Predicate for the rows of a table; none for a view, whose tables are restricted instead.
+    fn rows_of(&self, database: DatabaseId, table: &Table) -> Option<RowPredicate> {
+        self.rows(database).filter(|_| table.schema.view.is_none())
+    }
+
     fn database_actions(&self, database: &Database) -> Actions {
         if self.is_foreign_role(database.owner) {
             return Actions::NONE;
@@ -758,11 +843,56 @@ impl<'a> Subject<'a> {
         let actions = actions.intersection(self.limit(database.id));
         // A predicate that says nothing about this table allows none of its rows.
         let fits = |rows: &RowPredicate| rows.domains(&table.schema).is_ok();
-        if self.rows(database.id).as_ref().is_none_or(fits) {
+        if self.rows_of(database.id, table).as_ref().is_none_or(fits) {
             actions
         } else {
             actions.without(Actions::of(&[Action::Select]))
         }
+    }
+
+    fn sequence_actions(
+        &self,
+        database: &Database,
+        table: Option<&Table>,
+        (id, owner): (SequenceId, RoleId),
+    ) -> Actions {
+        if self.is_foreign_role(database.owner) || self.is_foreign_role(owner) {
+            return Actions::NONE;
+        }
+        let ownership = Actions::of(&[Action::Own]);
+        let actions = if self.has_rights_of(owner) || self.has_rights_of(database.owner) {
+            Actions::TABLE.union(Actions::SEQUENCE).union(ownership)
+        } else {
+            let home = match table {
+                Some(table) => self.table_actions(database, table).without(ownership),
+                None => self.granted(Target::Database(database.id)).intersection(Actions::TABLE),
+            };
+            // Rows that are inserted get the numbers.
+            let usage = match home.contains(Action::Insert) {
+                true => Actions::of(&[Action::Connect]),
+                false => Actions::NONE,
+            };
+            home.union(usage).union(self.granted(Target::Sequence(id)))
+        };
+        actions.intersection(self.sequence_limit(database.id))
+    }
+
+    /// Actions on the sequences of a database that the token leaves: one that only reads uses up no numbers.
+    fn sequence_limit(&self, database: DatabaseId) -> Actions {
+        let limit = self.limit(database);
+        let usage = Actions::of(&[Action::Connect]);
+        if limit.contains(Action::Insert) { limit.union(usage) } else { limit.without(usage) }
+    }
+
+    /// Databases of sequences that roles of the identity have grants on.
+    fn sequence_homes(&self, catalog: &Catalog) -> BTreeSet<DatabaseId> {
+        let sequences = catalog.sequences.values();
+        let usable = sequences.filter(|sequence| {
+            let granted = self.granted(Target::Sequence(sequence.id));
+            let limit = self.sequence_limit(sequence.database);
+            !granted.intersection(limit).is_empty() && !self.is_foreign_role(sequence.owner)
+        });
+        usable.map(|sequence| sequence.database).collect()
     }
 
     fn cluster_actions(&self) -> Actions {
@@ -792,7 +922,7 @@ impl<'a> Subject<'a> {
         if actions.is_empty() {
             Sight::None
         } else if actions.contains(Action::Select) {
-            self.rows(database.id).map_or(Sight::All, Sight::Rows)
+            self.rows_of(database.id, table).map_or(Sight::All, Sight::Rows)
         } else {
             Sight::Names
         }
@@ -838,6 +968,10 @@ impl<'a> Subject<'a> {
                     && !self.is_foreign_role(*owner)
                     && self.has_rights_of(*owner),
             ),
+            Object::Sequence { id, database, table, owner, .. } => {
+                let table = table.as_deref();
+                Decision::by(self.sequence_actions(database, table, (*id, *owner)), action)
+            }
             Object::Session { role } => Decision::allowed_if(self.may_touch_session(action, *role)),
         }
     }

@@ -18,7 +18,7 @@ use std::fmt;
 
 use super::chunks::{Chunked, chunk_of};
 use crate::error::Error;
-use crate::id::{DatabaseId, RoleId, TableId};
+use crate::id::{DatabaseId, RoleId, SequenceId, TableId};
 
 /// SQLSTATE of a grant that would contradict others.
 const INVALID_GRANT_OPERATION: &str = "0LP01";
@@ -40,7 +40,7 @@ pub enum Action {
     Truncate,
     /// Create an object in this one.
     Create,
-    /// Use a database in a session.
+    /// Use a database in a session, or the numbers of a sequence, which SQL calls USAGE.
     Connect,
     /// Alter or drop an object, and grant rights on it.
     Own,
@@ -138,6 +138,8 @@ impl Actions {
     /// Actions that can be granted on a database. Those of tables hold for every table in it, later ones included.
     pub const DATABASE: Self =
         Self::TABLE.union(Self::of(&[Action::Create, Action::Connect, Action::Task]));
+    /// Actions that can be granted on a sequence; CONNECT is USAGE.
+    pub const SEQUENCE: Self = Self::of(&[Action::Select, Action::Update, Action::Connect]);
     /// Actions that can be granted on the cluster.
     pub const CLUSTER: Self = Self::of(&[
         Action::Create,
@@ -238,6 +240,8 @@ pub enum Target {
     Database(DatabaseId),
     /// A single table.
     Table(TableId),
+    /// A single sequence.
+    Sequence(SequenceId),
 }
 
 impl Chunked for Target {
@@ -246,6 +250,7 @@ impl Chunked for Target {
             Self::Cluster => chunk_of(0, 0),
             Self::Database(id) => chunk_of(1, id.0),
             Self::Table(id) => chunk_of(2, id.0),
+            Self::Sequence(id) => chunk_of(3, id.0),
         }
     }
 }
@@ -258,7 +263,24 @@ impl Target {
             Self::Cluster => Actions::CLUSTER,
             Self::Database(_) => Actions::DATABASE,
             Self::Table(_) => Actions::TABLE,
+            Self::Sequence(_) => Actions::SEQUENCE,
         }
+    }
+
+    /// Name in SQL of an action on the object.
+    #[must_use]
+    pub const fn name_of(self, action: Action) -> &'static str {
+        match (self, action) {
+            (Self::Sequence(_), Action::Connect) => "USAGE",
+            _ => action.name(),
+        }
+    }
+
+    /// Names in SQL of actions on the object, for example `SELECT, INSERT`.
+    #[must_use]
+    pub fn names_of(self, actions: Actions) -> String {
+        let names: Vec<&str> = actions.iter().map(|action| self.name_of(action)).collect();
+        names.join(", ")
     }
 }
 
@@ -378,6 +400,7 @@ impl Grant {
     pub fn grant(&mut self, owner: RoleId, entry: GrantEntry) -> Result<(), Error> {
         let excess = entry.actions.without(self.target.grantable());
         if !excess.is_empty() {
+            let excess = self.target.names_of(excess);
             return Err(Error::InvalidInput(format!("{excess} cannot be granted on this object")));
         }
         let options = entry.grantable.intersection(entry.actions);
@@ -537,6 +560,8 @@ mod tests {
     #[test]
     fn chunks_of_objects_are_in_the_order_of_the_objects() {
         let mut targets = [
+            Target::Sequence(SequenceId(300)),
+            Target::Sequence(SequenceId(0)),
             Target::Table(TableId(u32::MAX)),
             Target::Table(TableId(300)),
             Target::Table(TableId(0)),
@@ -547,6 +572,24 @@ mod tests {
         targets.sort_unstable();
         assert!(targets.is_sorted_by_key(Chunked::chunk));
         assert_eq!(targets[0], Target::Cluster);
+    }
+
+    #[test]
+    fn a_sequence_is_used_where_a_database_is_connected_to() {
+        let sequence = Target::Sequence(SequenceId(1));
+        assert_eq!(sequence.names_of(sequence.grantable()), "SELECT, UPDATE, USAGE");
+        let connect = Actions::of(&[Action::Connect]);
+        assert_eq!(Target::Database(DatabaseId(1)).names_of(connect), "CONNECT");
+        let mut grant = Grant::new(sequence);
+        let excess = GrantEntry {
+            grantee: Grantee::Public,
+            actions: Actions::of(&[Action::Insert]),
+            grantable: Actions::NONE,
+            grantor: OWNER,
+        };
+        assert!(grant.grant(OWNER, excess).is_err());
+        grant.grant(OWNER, GrantEntry { actions: connect, ..excess }).unwrap();
+        assert_eq!(grant.actions_of(&BTreeSet::new()), connect);
     }
 
     fn entry(grantor: u32, grantee: u32, grantable: Actions) -> GrantEntry {

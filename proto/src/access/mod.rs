@@ -35,8 +35,8 @@ use std::sync::Arc;
 
 pub use self::change::{AccessChange, RoleEdit, TokenEdit};
 pub use self::check::{
-    Denied, Door, EndReason, Identity, Need, Object, Permit, Sight, check, grantor, sight, sights,
-    visible,
+    Denied, Door, EndReason, Identity, Need, Object, Permit, Sight, check, check_through, grantor,
+    sight, sight_through, sights, visible,
 };
 pub use self::chunks::{Chunked, Chunks};
 pub use self::grant::{Action, Actions, Grant, GrantEntry, Grantee, Revocation, Target};

@@ -5,7 +5,7 @@ mod model;
 use super::*;
 use crate::catalog::{Catalog, Database, Table};
 use crate::error::Error;
-use crate::id::{BOOTSTRAP_ROLE, DatabaseId, Epoch, PartitionId, TableId};
+use crate::id::{BOOTSTRAP_ROLE, DatabaseId, Epoch, PartitionId, SequenceId, TableId};
 use crate::key::KeyCodec;
 use crate::placement::Placement;
 use crate::route::PartitionMap;
@@ -53,7 +53,7 @@ fn session(login: RoleId) -> Identity {
 
 fn database(id: u32, owner: RoleId) -> Arc<Database> {
     let (id, name) = (DatabaseId(id), format!("d{id}"));
-    Arc::new(Database { id, name, ttl: None, owner, explicit: false })
+    Arc::new(Database { id, name, ttl: None, owner, explicit: false, comment: None })
 }
 
 /// A table with an integer key column `k0`.
@@ -493,6 +493,35 @@ fn an_edit_is_seen_by_no_other_snapshot() {
     };
     assert!(is_shared(2) && !is_shared(1));
     assert!(!format!("{access:?}").contains("ada"), "{access:?}");
+}
+
+#[test]
+fn a_sequence_is_used_by_rights_on_it_or_by_those_to_insert() {
+    let mut access = readers();
+    let (database, table) = (database(1, BOOTSTRAP_ROLE), table(1, 1, BOOTSTRAP_ROLE));
+    let sequence = |id: u32, table: Option<&Arc<Table>>| Object::Sequence {
+        id: SequenceId(id),
+        database: Arc::clone(&database),
+        table: table.map(Arc::clone),
+        name: format!("s{id}"),
+        owner: BOOTSTRAP_ROLE,
+    };
+    let ada = session(ADA);
+    assert_eq!(may(&access, &ada, Action::Connect, sequence(1, None)), denied("42P01"));
+    let (target, grantee) = (Target::Sequence(SequenceId(1)), Grantee::Role(READERS));
+    grant_to(&mut access, target, grantee, Actions::of(&[Action::Connect]));
+    assert_eq!(may(&access, &ada, Action::Connect, sequence(1, None)), Ok(()));
+    for action in [Action::Update, Action::Select, Action::Own] {
+        assert_eq!(may(&access, &ada, action, sequence(1, None)), denied("42501"));
+    }
+    assert_eq!(may(&access, &ada, Action::Connect, sequence(2, None)), denied("42P01"));
+    // Readers of a table see the numbers of its columns; those who insert use them up.
+    assert_eq!(may(&access, &ada, Action::Select, sequence(2, Some(&table))), Ok(()));
+    assert_eq!(may(&access, &ada, Action::Connect, sequence(2, Some(&table))), denied("42501"));
+    let insert = Actions::of(&[Action::Insert]);
+    grant_to(&mut access, Target::Table(TableId(1)), Grantee::Role(ADA), insert);
+    assert_eq!(may(&access, &ada, Action::Connect, sequence(2, Some(&table))), Ok(()));
+    assert_eq!(may(&access, &ada, Action::Update, sequence(2, Some(&table))), denied("42501"));
 }
 
 #[test]

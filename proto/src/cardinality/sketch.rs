@@ -379,6 +379,7 @@ mod tests {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         }
@@ -399,6 +400,8 @@ mod tests {
             options: TableOptions::default(),
             next_column: ColumnId(6),
             schema_on_write: true,
+            checks: Vec::new(),
+            view: None,
         }
     }
 

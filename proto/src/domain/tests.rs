@@ -435,7 +435,9 @@ fn every_type_is_tested() {
             | ColumnType::String
             | ColumnType::Binary
             | ColumnType::Date
-            | ColumnType::Timestamp(..) => {}
+            | ColumnType::Timestamp(..)
+            | ColumnType::Uuid
+            | ColumnType::Time => {}
         }
     }
 }

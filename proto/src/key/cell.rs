@@ -6,7 +6,7 @@
 //! | value | bytes |
 //! |---|---|
 //! | NULL of a fixed-width type | 0, then as many zeros as the type is wide |
-//! | fixed-width | 1, then big-endian; signed: top bit flipped; float: all other bits flipped too if negative |
+//! | fixed-width | 1, then big-endian; signed: top bit flipped; float: all other bits flipped too if negative; UUID: as it is |
 //! | NULL string or bytes | 0 |
 //! | empty string or bytes | 1 |
 //! | other string or bytes | 2, then blocks (four of 8 bytes, the rest of 32) padded with zeros, each followed by 255, or by the length of its content if it is the last |
@@ -14,6 +14,7 @@
 use crate::error::Error;
 use crate::neighbour::{narrow, widen};
 use crate::schema::ColumnType;
+use crate::uuid::UUID_BYTES;
 use crate::value::Value;
 
 const NULL: u8 = 0;
@@ -60,7 +61,8 @@ pub(super) fn encode(
         (ColumnType::Int32, Value::Int(v)) => {
             fixed(buffer, i32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
         }
-        (ColumnType::Int64, Value::Int(v)) | (ColumnType::Timestamp(..), Value::Timestamp(v)) => {
+        (ColumnType::Int64 | ColumnType::Time, Value::Int(v))
+        | (ColumnType::Timestamp(..), Value::Timestamp(v)) => {
             fixed(buffer, v.to_be_bytes(), true);
         }
         (ColumnType::UInt8, Value::UInt(v)) => {
@@ -83,6 +85,10 @@ pub(super) fn encode(
         (ColumnType::Date, Value::Date(v)) => fixed(buffer, v.to_be_bytes(), true),
         (ColumnType::String, Value::String(v)) => variable(buffer, v.as_bytes()),
         (ColumnType::Binary, Value::Binary(v)) => variable(buffer, v),
+        (ColumnType::Uuid, Value::Binary(v)) => {
+            let bytes = <[u8; UUID_BYTES]>::try_from(v.as_slice()).map_err(|_| mismatch())?;
+            fixed(buffer, bytes, false);
+        }
         _ => return Err(mismatch()),
     }
     Ok(())
@@ -108,7 +114,9 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
         ColumnType::Int8 => int(take_fixed(input, true)?.map(i8::from_be_bytes)),
         ColumnType::Int16 => int(take_fixed(input, true)?.map(i16::from_be_bytes)),
         ColumnType::Int32 => int(take_fixed(input, true)?.map(i32::from_be_bytes)),
-        ColumnType::Int64 => int(take_fixed(input, true)?.map(i64::from_be_bytes)),
+        ColumnType::Int64 | ColumnType::Time => {
+            int(take_fixed(input, true)?.map(i64::from_be_bytes))
+        }
         ColumnType::UInt8 => uint(take_fixed(input, false)?.map(u8::from_be_bytes)),
         ColumnType::UInt16 => uint(take_fixed(input, false)?.map(u16::from_be_bytes)),
         ColumnType::UInt32 => uint(take_fixed(input, false)?.map(u32::from_be_bytes)),
@@ -125,6 +133,8 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
             .map_or(Value::Null, |bytes| Value::Date(i32::from_be_bytes(bytes))),
         ColumnType::Timestamp(..) => take_fixed(input, true)?
             .map_or(Value::Null, |bytes| Value::Timestamp(i64::from_be_bytes(bytes))),
+        ColumnType::Uuid => take_fixed::<UUID_BYTES>(input, false)?
+            .map_or(Value::Null, |bytes| Value::Binary(bytes.to_vec())),
     };
     Ok(value)
 }
@@ -174,8 +184,10 @@ fn width(column_type: ColumnType) -> usize {
         ColumnType::Int64
         | ColumnType::UInt64
         | ColumnType::Float64
+        | ColumnType::Time
         | ColumnType::Timestamp(..) => 8,
         ColumnType::Decimal(..) => 16,
+        ColumnType::Uuid => UUID_BYTES,
         ColumnType::String | ColumnType::Binary => 0,
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Bound as Limit;
 
 use bytes::Bytes;
 
-use super::{KeyCodec, cell};
+use super::{KeyCodec, PLACEMENT_BYTES, cell};
 use crate::domain::{Domain, Domains};
 use crate::placement::Placement;
 use crate::range::KeyRange;
@@ -149,4 +149,27 @@ fn widen(mut ranges: Vec<KeyRange>, most: usize) -> Vec<KeyRange> {
 
 fn join(prefix: &[u8], cell: &[u8]) -> Vec<u8> {
     [prefix, cell].concat()
+}
+
+/// The placement of all keys of a partition within some ranges; `None` if there may be several.
+pub fn only_placement(partition: &KeyRange, ranges: &[KeyRange]) -> Option<u16> {
+    let placement = |key: &[u8]| key.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
+    let mut only = None;
+    for range in ranges {
+        let range = range.intersect(partition);
+        if range.is_empty() {
+            continue;
+        }
+        let first = placement(&range.start[..])?;
+        let end = range.end.as_ref()?;
+        // A range that ends with the beginning of a placement has no row of it.
+        let last = match end.len() {
+            PLACEMENT_BYTES => placement(&end[..])?.checked_sub(1)?,
+            _ => placement(&end[..])?,
+        };
+        if first != last || *only.get_or_insert(first) != first {
+            return None;
+        }
+    }
+    only
 }

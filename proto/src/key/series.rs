@@ -119,7 +119,8 @@ impl SeriesCodec {
         let text = |column_type: &ColumnType| {
             matches!(column_type, ColumnType::String | ColumnType::Binary)
         };
-        if !series.iter().any(text) || text(last) || matches!(last, ColumnType::Decimal(..)) {
+        let is_wide = matches!(last, ColumnType::Decimal(..) | ColumnType::Uuid);
+        if !series.iter().any(text) || text(last) || is_wide {
             return Ok(None);
         }
         let fields = |types: &[ColumnType]| {

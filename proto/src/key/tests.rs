@@ -245,6 +245,7 @@ fn rows_of_few_series() -> impl Strategy<Value = (Vec<ColumnType>, bool, Vec<Bou
                 ColumnType::String
                     | ColumnType::Binary
                     | ColumnType::Decimal(..)
+                    | ColumnType::Uuid
                     | ColumnType::Bool
             )
         })

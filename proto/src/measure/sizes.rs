@@ -3,6 +3,9 @@
 use arrow::array::{Array, AsArray, GenericByteViewArray};
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
 
+use crate::schema::UUID;
+use crate::uuid::UUID_BYTES;
+
 /// Sizes of the rows of a batch.
 pub(super) struct RowSizes {
     /// Bytes that every row has.
@@ -22,6 +25,7 @@ impl RowSizes {
         match array.data_type() {
             DataType::Utf8View => self.add_texts(array.as_byte_view::<StringViewType>()),
             DataType::BinaryView => self.add_texts(array.as_byte_view::<BinaryViewType>()),
+            &UUID => self.add_fixed(array, UUID_BYTES as u64),
             // A Boolean counts as a byte.
             other => self.add_fixed(array, other.primitive_width().unwrap_or(1) as u64),
         }

@@ -202,3 +202,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_hash_of_the_key_has_all_of_its_columns_unless_rows_are_kept_together() {
+    let mut schema = table(&[ColumnType::Int32, ColumnType::String]);
+    let key: Vec<ColumnId> = schema.key_columns().map(|column| column.id).collect();
+    assert_eq!(Placement::by_key(&schema), Placement::Hash { columns: key.clone() });
+    schema.options.partitioning.keep_together = 1;
+    assert_eq!(Placement::by_key(&schema), Placement::Hash { columns: key[..1].to_vec() });
+}

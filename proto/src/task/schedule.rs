@@ -117,11 +117,11 @@ impl Schedule {
                 ));
             }
         };
-        let mut shown = words.join(" ");
+        let mut line = words.join(" ");
         if offset_ms > 0 {
-            shown = format!("{shown} offset {}", shown_duration(offset_ms));
+            line = format!("{line} offset {}", shown_duration(offset_ms));
         }
-        let schedule = Self { text: shown, moments, offset_ms };
+        let schedule = Self { text: line, moments, offset_ms };
         if schedule.after(0).is_none() {
             return Err(invalid("there is no such day"));
         }
@@ -228,10 +228,10 @@ fn contains(set: u64, number: i64) -> bool {
 /// Parses a field of cron: items between commas, each `*`, a number or a range, perhaps with a step.
 fn set(text: &str, range: RangeInclusive<u32>, names: &[&str]) -> Option<u64> {
     let number = |text: &str| {
-        let named = names.iter().zip(*range.start()..).find(|(name, _)| **name == text);
+        let entry = names.iter().zip(*range.start()..).find(|(name, _)| **name == text);
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let parsed = if is_number { text.parse().ok() } else { None };
-        named.map(|(_, number)| number).or(parsed).filter(|number| range.contains(number))
+        entry.map(|(_, number)| number).or(parsed).filter(|number| range.contains(number))
     };
     let mut numbers = 0;
     for item in text.split(',') {
@@ -281,13 +281,13 @@ const UNITS: [(char, i64); 5] =
 /// A duration of whole seconds, as [`duration_ms`] reads it.
 fn shown_duration(duration: i64) -> String {
     let mut rest = duration;
-    let mut shown = String::new();
+    let mut text = String::new();
     for (unit, unit_ms) in UNITS {
         let count = rest / unit_ms;
         rest %= unit_ms;
         if count > 0 {
-            shown.push_str(&format!("{count}{unit}"));
+            text.push_str(&format!("{count}{unit}"));
         }
     }
-    shown
+    text
 }

@@ -11,7 +11,7 @@ use crate::access::{
     Profile, Role, RowPredicate, Scope, Secrets, Target, Term, Token, Verifier,
 };
 use crate::error::Error;
-use crate::id::{DatabaseId, OrgId, RoleId, TableId, TokenId};
+use crate::id::{DatabaseId, OrgId, RoleId, SequenceId, TableId, TokenId};
 
 impl fmt::Debug for pb::Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,6 +123,7 @@ impl Wire for Target {
             Self::Cluster => Object::Cluster(true),
             Self::Database(id) => Object::Database(id.0),
             Self::Table(id) => Object::Table(id.0),
+            Self::Sequence(id) => Object::Sequence(id.0),
         };
         pb::GrantTarget { object: Some(object) }
     }
@@ -133,6 +134,7 @@ impl Wire for Target {
             Object::Cluster(_) => Self::Cluster,
             Object::Database(id) => Self::Database(DatabaseId(id)),
             Object::Table(id) => Self::Table(TableId(id)),
+            Object::Sequence(id) => Self::Sequence(SequenceId(id)),
         })
     }
 }

@@ -3,7 +3,7 @@
 use partita_load::{Counters, Sample, Sketch, Tick};
 
 use super::{Wire, pb, required};
-use crate::beat::{Latency, LoadBeat};
+use crate::beat::{FollowerReads, Latency, LoadBeat};
 use crate::error::Error;
 use crate::id::PartitionId;
 
@@ -41,6 +41,26 @@ impl Wire for LoadBeat {
             highest: message.highest,
             write_keys: required(message.write_keys, "keys of writes")?,
             read_keys: required(message.read_keys, "keys of reads")?,
+        })
+    }
+}
+
+impl Wire for FollowerReads {
+    type Message = pb::FollowerReads;
+
+    fn to_wire(&self) -> pb::FollowerReads {
+        pb::FollowerReads {
+            partition: self.partition.0,
+            since_ms: self.since_ms,
+            counters: Some(self.counters.to_wire()),
+        }
+    }
+
+    fn from_wire(message: pb::FollowerReads) -> Result<Self, Error> {
+        Ok(Self {
+            partition: PartitionId(message.partition),
+            since_ms: message.since_ms,
+            counters: required(message.counters, "counters")?,
         })
     }
 }

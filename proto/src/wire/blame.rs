@@ -1,10 +1,15 @@
-//! Samples of what statements write and read.
+//! Samples of what statements write and read, and stalls of writes.
+
+use std::time::Duration;
 
 use partita_load::{Blamed, Cause, Intaken, IntakenSecond, PartitionId};
 
 use super::{Wire, pb};
-use crate::blame::{BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, TEXT_BYTES_MAX};
+use crate::blame::{
+    BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, STALLS_MAX, Stall, TEXT_BYTES_MAX,
+};
 use crate::error::Error;
+use crate::id;
 
 /// Refuses a number that is greater than its bound.
 fn at_most(number: usize, most: usize, name: &str) -> Result<(), Error> {
@@ -24,6 +29,7 @@ impl Wire for BlameReport {
             source: self.source,
             causes: self.taken.causes.iter().map(cause_to_wire).collect(),
             seconds: self.taken.seconds.iter().map(second_to_wire).collect(),
+            stalls: self.stalls.iter().map(stall_to_wire).collect(),
         }
     }
 
@@ -31,10 +37,25 @@ impl Wire for BlameReport {
     fn from_wire(message: pb::BlameReport) -> Result<Self, Error> {
         at_most(message.causes.len(), CAUSES_MAX, "causes")?;
         at_most(message.seconds.len(), SECONDS_MAX, "seconds")?;
+        at_most(message.stalls.len(), STALLS_MAX, "stalls")?;
         let causes = message.causes.into_iter().map(cause).collect::<Result<Vec<_>, _>>()?;
         let second = |message| second(message, causes.len());
         let seconds = message.seconds.into_iter().map(second).collect::<Result<_, _>>()?;
-        Ok(Self { source: message.source, taken: Intaken { causes, seconds } })
+        let stalls = message.stalls.into_iter().map(stall).collect();
+        Ok(Self { source: message.source, taken: Intaken { causes, seconds }, stalls })
+    }
+}
+
+fn stall_to_wire(stall: &Stall) -> pb::BlameStall {
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    pb::BlameStall { partition: stall.partition.0, time_us: us(stall.time), ago_us: us(stall.ago) }
+}
+
+fn stall(message: pb::BlameStall) -> Stall {
+    Stall {
+        partition: id::PartitionId(message.partition),
+        time: Duration::from_micros(message.time_us),
+        ago: Duration::from_micros(message.ago_us),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::materialized::{CopyChange, CopyOf};
 use crate::placement::Placement;
 use crate::route::{PartitionMap, Route};
 use crate::schema::TableSchema;
+use crate::sequence::SequenceChange;
 use crate::service::{Ddl, NamedObject, NewTable, TableChange};
 use crate::task::TaskChange;
 
@@ -26,6 +27,7 @@ impl Wire for Database {
             ttl: self.ttl.as_ref().map(Wire::to_wire),
             owner: self.owner.0,
             explicit: self.explicit,
+            comment: self.comment.clone(),
         }
     }
 
@@ -36,6 +38,7 @@ impl Wire for Database {
             ttl: message.ttl.map(Wire::from_wire).transpose()?,
             owner: RoleId(message.owner),
             explicit: message.explicit,
+            comment: message.comment,
         })
     }
 }
@@ -103,7 +106,10 @@ impl Wire for Table {
         let codec = KeyCodec::new(&schema, &placement).map_err(corrupted)?;
         let routes = message.routes.into_iter().map(|route| decode_route(route, &codec));
         let routes = routes.collect::<Result<Vec<_>, _>>()?;
-        let partitions = Arc::new(PartitionMap::new(routes).map_err(corrupted)?);
+        let partitions = match &schema.view {
+            Some(_) => PartitionMap::none(),
+            None => PartitionMap::new(routes).map_err(corrupted)?,
+        };
         let copy = message.copy.map(CopyOf::from_wire).transpose()?;
         Ok(Self {
             id: TableId(message.id),
@@ -111,7 +117,7 @@ impl Wire for Table {
             name: message.name,
             schema: Arc::new(schema),
             placement,
-            partitions,
+            partitions: Arc::new(partitions),
             former: optional_id(message.former),
             succeeded_by: optional_id(message.succeeded_by),
             owner: RoleId(message.owner),
@@ -132,6 +138,8 @@ impl Wire for NewTable {
             cuts: self.cuts.iter().map(Wire::to_wire).collect(),
             owner: self.owner.0,
             copy_of: self.copy_of.unwrap_or_default().0,
+            rekeys: self.rekeys,
+            sequences: self.sequences.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -144,6 +152,8 @@ impl Wire for NewTable {
             cuts: all(message.cuts)?,
             owner: RoleId(message.owner),
             copy_of: optional_id(message.copy_of),
+            rekeys: message.rekeys,
+            sequences: all(message.sequences)?,
         })
     }
 }
@@ -183,6 +193,20 @@ impl Wire for TableChange {
             Self::DropIndex { column, kind } => {
                 Kind::DropIndex(pb::DropIndex { column: column.clone(), kind: kind.to_wire() })
             }
+            Self::SetView { columns, definition } => Kind::SetView(pb::SetView {
+                columns: columns.iter().map(Wire::to_wire).collect(),
+                definition: Some(definition.to_wire()),
+            }),
+            Self::MoveColumn { column, after: predecessor } => Kind::MoveColumn(pb::MoveColumn {
+                column: column.clone(),
+                after: predecessor.clone(),
+            }),
+            Self::AddCheck(check) => Kind::AddCheck(check.to_wire()),
+            Self::DropCheck(name) => Kind::DropCheck(name.clone()),
+            Self::SetComment { column, comment } => Kind::SetComment(pb::SetComment {
+                column: column.clone(),
+                comment: comment.clone(),
+            }),
         };
         pb::TableChange { kind: Some(kind) }
     }
@@ -210,6 +234,16 @@ impl Wire for TableChange {
             Kind::DropIndex(drop) => {
                 Self::DropIndex { column: drop.column, kind: Wire::from_wire(drop.kind)? }
             }
+            Kind::SetView(set) => Self::SetView {
+                columns: all(set.columns)?,
+                definition: Box::new(required(set.definition, "definition")?),
+            },
+            Kind::MoveColumn(place) => {
+                Self::MoveColumn { column: place.column, after: place.after }
+            }
+            Kind::AddCheck(check) => Self::AddCheck(Wire::from_wire(check)?),
+            Kind::DropCheck(name) => Self::DropCheck(name),
+            Kind::SetComment(set) => Self::SetComment { column: set.column, comment: set.comment },
         })
     }
 }
@@ -237,6 +271,9 @@ impl Wire for Ddl {
                 Kind::AlterDatabase(pb::AlterDatabase { name, ttl })
             }
             Self::MakeExplicit { name } => Kind::MakeExplicit(pb::MakeExplicit { name }),
+            Self::CommentDatabase { name, comment } => {
+                Kind::CommentDatabase(pb::CommentDatabase { name, comment })
+            }
             Self::DropDatabase { name, if_exists } => {
                 Kind::DropDatabase(pb::DropDatabase { name, if_exists })
             }
@@ -257,6 +294,7 @@ impl Wire for Ddl {
             Self::Access(change) => Kind::Access(change.to_wire()),
             Self::Task(change) => Kind::Task(change.to_wire()),
             Self::Copy(change) => Kind::Copy(change.to_wire()),
+            Self::Sequence(change) => Kind::Sequence(change.to_wire()),
             // A body is never a checked change itself.
             Self::Checked(checked) => return checked.ddl.to_wire(),
         };
@@ -278,6 +316,9 @@ impl Wire for Ddl {
                 ttl: alter.ttl.map(Wire::from_wire).transpose()?,
             },
             Kind::MakeExplicit(explicit) => Self::MakeExplicit { name: explicit.name },
+            Kind::CommentDatabase(change) => {
+                Self::CommentDatabase { name: change.name, comment: change.comment }
+            }
             Kind::DropDatabase(drop) => {
                 Self::DropDatabase { name: drop.name, if_exists: drop.if_exists }
             }
@@ -302,6 +343,7 @@ impl Wire for Ddl {
             Kind::Access(change) => Self::Access(Box::new(AccessChange::from_wire(change)?)),
             Kind::Task(change) => Self::Task(Box::new(TaskChange::from_wire(change)?)),
             Kind::Copy(change) => Self::Copy(CopyChange::from_wire(change)?),
+            Kind::Sequence(change) => Self::Sequence(Box::new(SequenceChange::from_wire(change)?)),
         };
         Ok(match message.object {
             Some(Object::Database(id)) => ddl.checked(NamedObject::Database(DatabaseId(id))),

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::service::{kind_from_wire, kind_to_wire};
 use super::{Wire, all, missing, pb, required};
 use crate::error::Error;
 use crate::id::Epoch;
 use crate::materialized::{CaptureOrder, Ship};
 use crate::reshape::Reshape;
 use crate::schema::TableSchema;
-use crate::service::{RequestId, WriteKind};
+use crate::service::{Condition, RequestId, WriteKind};
 
 /// One entry of a partition's log. Its effect depends only on the entries before it, so that all replicas stay equal.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,8 @@ pub enum Command {
     Reshape(Reshape),
     /// Begins, changes or ends the capture of changes for a copy of the partition's table.
     Copy(CaptureOrder),
+    /// Keeps the keys of the writes that follow, so that conditions of writes can be decided.
+    Track,
 }
 
 /// Rows of one or more requests, joined into one entry.
@@ -51,6 +54,8 @@ pub struct WritePart {
     pub rows: u32,
     /// Origin of the rows, in a partition of a copy: the part is skipped if they were taken before, whatever its `id`.
     pub ship: Option<Ship>,
+    /// Condition without which the rows have no effect: the part is skipped if it does not hold.
+    pub condition: Option<Condition>,
 }
 
 impl Command {
@@ -81,10 +86,15 @@ impl Wire for Command {
             }),
             Self::Schema(schema) => Kind::Schema(schema.to_wire()),
             Self::Truncate(id) => Kind::Truncate(id.to_wire()),
+            // A version that does not know leaders of splits stops here: it must not take this for a split of old.
+            Self::Reshape(Reshape::Split(split)) if split.leader.is_some() => {
+                Kind::LedSplit(split.to_wire())
+            }
             Self::Reshape(Reshape::Split(split)) => Kind::Split(split.to_wire()),
             Self::Reshape(Reshape::Freeze(freeze)) => Kind::Freeze(freeze.to_wire()),
             Self::Reshape(Reshape::Absorb(absorb)) => Kind::Absorb(absorb.to_wire()),
             Self::Copy(order) => Kind::Capture(order.to_wire()),
+            Self::Track => Kind::Track(true),
         };
         pb::Command { kind: Some(kind) }
     }
@@ -99,10 +109,13 @@ impl Wire for Command {
             }),
             Kind::Schema(schema) => Self::Schema(Arc::new(Wire::from_wire(schema)?)),
             Kind::Truncate(id) => Self::Truncate(Wire::from_wire(id)?),
-            Kind::Split(split) => Self::Reshape(Reshape::Split(Wire::from_wire(split)?)),
+            Kind::Split(split) | Kind::LedSplit(split) => {
+                Self::Reshape(Reshape::Split(Wire::from_wire(split)?))
+            }
             Kind::Freeze(freeze) => Self::Reshape(Reshape::Freeze(Wire::from_wire(freeze)?)),
             Kind::Absorb(absorb) => Self::Reshape(Reshape::Absorb(Wire::from_wire(absorb)?)),
             Kind::Capture(order) => Self::Copy(Wire::from_wire(order)?),
+            Kind::Track(_) => Self::Track,
         })
     }
 }
@@ -113,19 +126,20 @@ impl Wire for WritePart {
     fn to_wire(&self) -> pb::WritePart {
         pb::WritePart {
             id: Some(self.id.to_wire()),
-            kind: self.kind.to_wire(),
+            kind: kind_to_wire(self.kind, self.condition.as_ref()),
             rows: self.rows,
             earlier: self.earlier.iter().map(Wire::to_wire).collect(),
             ship: self.ship.as_ref().map(Wire::to_wire),
+            condition: self.condition.as_ref().map(Wire::to_wire),
         }
     }
 
     fn from_wire(message: pb::WritePart) -> Result<Self, Error> {
-        let kind = Wire::from_wire(message.kind)?;
+        let (kind, condition) = kind_from_wire(message.kind, message.condition)?;
         let earlier = all(message.earlier)?;
         let ship = message.ship.map(Ship::from_wire).transpose()?;
         let id = required(message.id, "request id")?;
-        Ok(Self { id, earlier, kind, rows: message.rows, ship })
+        Ok(Self { id, earlier, kind, rows: message.rows, ship, condition })
     }
 }
 

@@ -66,6 +66,7 @@ impl Wire for Error {
             Self::ShipAhead { stored } => {
                 Kind::ShipAhead(pb::ShipAhead { index: stored.index, part: stored.part })
             }
+            Self::Changed { partition } => Kind::Changed(partition.0),
             // Limits, and failures of the process or its storage.
             Self::Overloaded(message) => Kind::Overloaded(message.clone()),
             Self::LimitReached { message, hint } => Kind::LimitReached(pb::LimitReached {
@@ -119,6 +120,7 @@ impl Wire for Error {
             Kind::ShipAhead(ahead) => {
                 Self::ShipAhead { stored: Position { index: ahead.index, part: ahead.part } }
             }
+            Kind::Changed(partition) => Self::Changed { partition: PartitionId(partition) },
             // Limits, and failures of the process or its storage.
             Kind::Overloaded(message) => Self::Overloaded(message),
             Kind::LimitReached(limit) => {

@@ -26,6 +26,7 @@ impl Wire for Reason {
             Cause::Load => pb::Cause::Load,
             Cause::Size => pb::Cause::Size,
             Cause::Idle => pb::Cause::Idle,
+            Cause::Forecast => pb::Cause::Forecast,
         };
         let predicted_larger = thousandths(self.predicted_larger);
         let (note, at_ms) = (self.note.clone(), self.at_ms);
@@ -38,6 +39,7 @@ impl Wire for Reason {
             Ok(pb::Cause::Load) => Cause::Load,
             Ok(pb::Cause::Size) => Cause::Size,
             Ok(pb::Cause::Idle) => Cause::Idle,
+            Ok(pb::Cause::Forecast) => Cause::Forecast,
             Ok(pb::Cause::Unspecified) | Err(_) => return Err(missing("cause")),
         };
         let predicted_larger = share(message.predicted_larger)?;

@@ -22,7 +22,8 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::schema::{ColumnType, Unit};
+use crate::schema::{ColumnType, UUID, Unit};
+use crate::uuid::UUID_BYTES;
 
 /// Batches with fewer rows than this have buffers padded to 8 bytes, others to 16, which views and decimals need to be
 /// used in place. (Arrow's default of 64 makes a row of ten columns three times as large.)
@@ -225,7 +226,16 @@ fn decode_type(field: ipc::Field<'_>) -> Option<ColumnType> {
         }
         ipc::Type::Utf8View => ColumnType::String,
         ipc::Type::BinaryView => ColumnType::Binary,
+        ipc::Type::FixedSizeBinary => {
+            let bytes = field.type_as_fixed_size_binary()?.byteWidth();
+            (usize::try_from(bytes) == Ok(UUID_BYTES)).then_some(ColumnType::Uuid)?
+        }
         ipc::Type::Date if field.type_as_date()?.unit() == ipc::DateUnit::DAY => ColumnType::Date,
+        ipc::Type::Time => {
+            let time = field.type_as_time()?;
+            let is_canonical = time.unit() == ipc::TimeUnit::MICROSECOND && time.bitWidth() == 64;
+            is_canonical.then_some(ColumnType::Time)?
+        }
         ipc::Type::Timestamp => {
             let timestamp = field.type_as_timestamp()?;
             let unit = match timestamp.unit() {
@@ -305,6 +315,7 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
                     next(0, 1)?;
                 }
             }
+            &UUID => next(rows.checked_mul(UUID_BYTES).ok_or_else(wrong)?, UUID_BYTES)?,
             fixed => {
                 let width = fixed.primitive_width().ok_or_else(wrong)?;
                 next(rows.checked_mul(width).ok_or_else(wrong)?, width)?;

@@ -76,6 +76,7 @@ impl Wire for LoadReport {
             history: self.history.iter().map(Wire::to_wire).collect(),
             hot_causes: self.hot_causes.iter().map(Wire::to_wire).collect(),
             rotations: self.rotations.iter().map(Wire::to_wire).collect(),
+            forecasts: self.forecasts.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -90,6 +91,7 @@ impl Wire for LoadReport {
             history: all(message.history)?,
             hot_causes: all(message.hot_causes)?,
             rotations: all(message.rotations)?,
+            forecasts: all(message.forecasts)?,
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::id::{Epoch, PartitionId, TableId};
 use crate::materialized::{
     Capture, CaptureOrder, Change, Changes, ChangesRequest, CopyChange, CopyOf, CopyState,
-    Position, Ship,
+    Position, Rekeying, Ship, Steering,
 };
 
 impl Wire for Ship {
@@ -42,7 +42,10 @@ impl Wire for CaptureOrder {
             Capture::Begin => Kind::Begin(true),
             Capture::Sync => Kind::Sync(true),
             Capture::Shipped(index) => Kind::Shipped(index),
+            Capture::Close => Kind::Close(true),
             Capture::End => Kind::End(true),
+            Capture::Detach => Kind::Detach(true),
+            Capture::Reopen => Kind::Reopen(true),
         };
         pb::Capture { copy: self.copy.0, kind: Some(kind) }
     }
@@ -53,7 +56,10 @@ impl Wire for CaptureOrder {
             Kind::Begin(_) => Capture::Begin,
             Kind::Sync(_) => Capture::Sync,
             Kind::Shipped(index) => Capture::Shipped(index),
+            Kind::Close(_) => Capture::Close,
             Kind::End(_) => Capture::End,
+            Kind::Detach(_) => Capture::Detach,
+            Kind::Reopen(_) => Capture::Reopen,
         };
         Ok(Self { copy: TableId(message.copy), capture })
     }
@@ -67,6 +73,9 @@ impl Wire for CopyState {
             Self::Filling => 1,
             Self::InStep => 2,
             Self::Lost => 3,
+            Self::Switching => 4,
+            Self::Reopening => 5,
+            Self::Retired => 6,
         }
     }
 
@@ -75,8 +84,25 @@ impl Wire for CopyState {
             1 => Self::Filling,
             2 => Self::InStep,
             3 => Self::Lost,
+            4 => Self::Switching,
+            5 => Self::Reopening,
+            6 => Self::Retired,
             _ => return Err(missing("state of a copy")),
         })
+    }
+}
+
+impl Wire for Rekeying {
+    type Message = pb::Rekeying;
+
+    fn to_wire(&self) -> pb::Rekeying {
+        let Self { is_paused, rows_per_second, rows } = *self;
+        pb::Rekeying { is_paused, rows_per_second, rows }
+    }
+
+    fn from_wire(message: pb::Rekeying) -> Result<Self, Error> {
+        let pb::Rekeying { is_paused, rows_per_second, rows } = message;
+        Ok(Self { is_paused, rows_per_second, rows })
     }
 }
 
@@ -91,6 +117,7 @@ impl Wire for CopyOf {
             beat: self.beat,
             reason: self.reason.clone(),
             fills: self.fills,
+            rekeying: self.rekeying.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -102,6 +129,7 @@ impl Wire for CopyOf {
             beat: message.beat,
             reason: message.reason,
             fills: message.fills,
+            rekeying: message.rekeying.map(Rekeying::from_wire).transpose()?,
         })
     }
 }
@@ -110,12 +138,12 @@ impl Wire for CopyChange {
     type Message = pb::CopyChange;
 
     fn to_wire(&self) -> pb::CopyChange {
-        use pb::copy_change::{Beat, Finish, Kind, Lose, Replace, Take};
+        use pb::copy_change::{Beat, Exchange, Finish, Kind, Lose, Reopened, Replace, Steer, Take};
         let copy = self.copy().0;
         let kind = match self {
             Self::Take { filler, .. } => Kind::Take(Take { copy, filler: *filler }),
-            Self::Beat { filler, beat, .. } => {
-                Kind::Beat(Beat { copy, filler: *filler, beat: *beat })
+            Self::Beat { filler, beat, rows, .. } => {
+                Kind::Beat(Beat { copy, filler: *filler, beat: *beat, rows: *rows })
             }
             Self::Finish { filler, partitions, .. } => Kind::Finish(Finish {
                 copy,
@@ -124,6 +152,19 @@ impl Wire for CopyChange {
             }),
             Self::Lose { reason, .. } => Kind::Lose(Lose { copy, reason: reason.clone() }),
             Self::Replace { beat, .. } => Kind::Replace(Replace { copy, beat: *beat }),
+            Self::Steer { steering, .. } => {
+                Kind::Steer(Steer { copy, steering: Some(steering_form(*steering)) })
+            }
+            Self::Switch { .. } => Kind::Switch(copy),
+            Self::Exchange { partitions, .. } => Kind::Exchange(Exchange {
+                copy,
+                partitions: partitions.iter().map(|partition| partition.0).collect(),
+            }),
+            Self::Reopened { partitions, .. } => Kind::Reopened(Reopened {
+                copy,
+                partitions: partitions.iter().map(|partition| partition.0).collect(),
+            }),
+            Self::Discard { .. } => Kind::Discard(copy),
         };
         pb::CopyChange { kind: Some(kind) }
     }
@@ -132,9 +173,12 @@ impl Wire for CopyChange {
         use pb::copy_change::Kind;
         Ok(match message.kind.ok_or_else(|| missing("change of a copy"))? {
             Kind::Take(take) => Self::Take { copy: TableId(take.copy), filler: take.filler },
-            Kind::Beat(beat) => {
-                Self::Beat { copy: TableId(beat.copy), filler: beat.filler, beat: beat.beat }
-            }
+            Kind::Beat(beat) => Self::Beat {
+                copy: TableId(beat.copy),
+                filler: beat.filler,
+                beat: beat.beat,
+                rows: beat.rows,
+            },
             Kind::Finish(finish) => Self::Finish {
                 copy: TableId(finish.copy),
                 filler: finish.filler,
@@ -144,7 +188,41 @@ impl Wire for CopyChange {
             Kind::Replace(replace) => {
                 Self::Replace { copy: TableId(replace.copy), beat: replace.beat }
             }
+            Kind::Steer(steer) => {
+                let steering = steer.steering.ok_or_else(|| missing("order about a re-keying"))?;
+                Self::Steer { copy: TableId(steer.copy), steering: steering_of(steering) }
+            }
+            Kind::Switch(copy) => Self::Switch { copy: TableId(copy) },
+            Kind::Exchange(exchange) => Self::Exchange {
+                copy: TableId(exchange.copy),
+                partitions: exchange.partitions.into_iter().map(PartitionId).collect(),
+            },
+            Kind::Reopened(reopened) => Self::Reopened {
+                copy: TableId(reopened.copy),
+                partitions: reopened.partitions.into_iter().map(PartitionId).collect(),
+            },
+            Kind::Discard(copy) => Self::Discard { copy: TableId(copy) },
         })
+    }
+}
+
+fn steering_form(steering: Steering) -> pb::copy_change::steer::Steering {
+    use pb::copy_change::steer::Steering as Form;
+    match steering {
+        Steering::Pause => Form::Pause(true),
+        Steering::Resume => Form::Resume(true),
+        Steering::Throttle(rows_per_second) => Form::RowsPerSecond(rows_per_second),
+        Steering::Cancel => Form::Cancel(true),
+    }
+}
+
+fn steering_of(form: pb::copy_change::steer::Steering) -> Steering {
+    use pb::copy_change::steer::Steering as Form;
+    match form {
+        Form::Pause(_) => Steering::Pause,
+        Form::Resume(_) => Steering::Resume,
+        Form::RowsPerSecond(rows_per_second) => Steering::Throttle(rows_per_second),
+        Form::Cancel(_) => Steering::Cancel,
     }
 }
 

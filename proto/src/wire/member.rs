@@ -200,6 +200,8 @@ impl Wire for Heartbeat {
             labels: self.labels.to_field(),
             cpu_ms: self.cpu_ms,
             claim: self.claim.to_field(),
+            follower_reads: self.follower_reads.iter().map(Wire::to_wire).collect(),
+            names_leader: self.names_leader,
         }
     }
 
@@ -213,6 +215,8 @@ impl Wire for Heartbeat {
             labels: Labels::from_field(message.labels)?,
             cpu_ms: message.cpu_ms,
             claim: Claim::from_field(message.claim)?,
+            follower_reads: all(message.follower_reads)?,
+            names_leader: message.names_leader,
         })
     }
 }

@@ -22,6 +22,7 @@ impl Wire for Split {
             at: Some(self.at.to_wire()),
             child: self.child.0,
             replicas: self.replicas.iter().map(replica).collect(),
+            leader: self.leader.map(|node| node.0),
         }
     }
 
@@ -41,6 +42,7 @@ impl Wire for Split {
             at: required(message.at, "the cut")?,
             child: PartitionId(message.child),
             replicas,
+            leader: message.leader.map(NodeId),
         })
     }
 }

@@ -3,10 +3,12 @@
 use super::{Wire, all, missing, narrow, pb, required};
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
+use crate::partitioning::MERGE_AFTER_S;
 use crate::schema::{
-    Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
-    TableSchema, TextLength, Unit,
+    Check, Column, ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
+    TableOptions, TableSchema, TextLength, Unit,
 };
+use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
 
 impl Wire for Value {
@@ -74,6 +76,8 @@ impl Wire for ColumnType {
             Self::Binary => TypeKind::Binary,
             Self::Date => TypeKind::Date,
             Self::Timestamp(..) => TypeKind::Timestamp,
+            Self::Uuid => TypeKind::Uuid,
+            Self::Time => TypeKind::Time,
         });
         // Precision, scale, unit and time zone are fields beside the kind.
         match self {
@@ -127,6 +131,8 @@ impl Wire for ColumnType {
                 },
                 message.utc,
             ),
+            Ok(TypeKind::Uuid) => Self::Uuid,
+            Ok(TypeKind::Time) => Self::Time,
             Ok(TypeKind::Unspecified) | Err(_) => return Err(missing("column type")),
         })
     }
@@ -157,6 +163,12 @@ impl Wire for Column {
                 fixed: length.fixed,
             }),
             indexes: self.indexes.iter().map(Wire::to_wire).collect(),
+            json: match self.json {
+                None => pb::JsonType::Unspecified,
+                Some(JsonType::Json) => pb::JsonType::Json,
+                Some(JsonType::Jsonb) => pb::JsonType::Jsonb,
+            }
+            .into(),
         }
     }
 
@@ -166,6 +178,12 @@ impl Wire for Column {
             Ok(pb::Semantic::Field) => Semantic::Field,
             Ok(pb::Semantic::TimeIndex) => Semantic::TimeIndex,
             Ok(pb::Semantic::Unspecified) | Err(_) => return Err(missing("semantic")),
+        };
+        let json = match pb::JsonType::try_from(message.json) {
+            Ok(pb::JsonType::Unspecified) => None,
+            Ok(pb::JsonType::Json) => Some(JsonType::Json),
+            Ok(pb::JsonType::Jsonb) => Some(JsonType::Jsonb),
+            Err(_) => return Err(missing("JSON type")),
         };
         Ok(Self {
             id: ColumnId(message.id),
@@ -181,6 +199,7 @@ impl Wire for Column {
             length: message
                 .length
                 .map(|length| TextLength { characters: length.characters, fixed: length.fixed }),
+            json,
             indexes: all(message.indexes)?,
         })
     }
@@ -251,6 +270,10 @@ impl Wire for Partitioning {
             max_partitions: self.max_partitions,
             hotspot_remedy: remedy.into(),
             keep_together: self.keep_together,
+            // The default is absent, as in forms that were written before the field existed.
+            merge_after_s: Some(self.merge_after_s).filter(|seconds| *seconds != MERGE_AFTER_S),
+            pin_expiry_s: self.pin_expiry_s,
+            forecast_off: !self.forecast,
         }
     }
 
@@ -269,6 +292,9 @@ impl Wire for Partitioning {
             max_partitions: message.max_partitions,
             hotspot_remedy,
             keep_together: message.keep_together,
+            merge_after_s: message.merge_after_s.unwrap_or(MERGE_AFTER_S),
+            pin_expiry_s: message.pin_expiry_s,
+            forecast: !message.forecast_off,
         })
     }
 }
@@ -284,6 +310,8 @@ impl Wire for TableSchema {
             options: Some(self.options.to_wire()),
             next_column: self.next_column.0,
             schema_on_write: self.schema_on_write,
+            view: self.view.as_ref().map(Wire::to_wire),
+            checks: self.checks.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -295,6 +323,46 @@ impl Wire for TableSchema {
             options: required(message.options, "options")?,
             next_column: ColumnId(message.next_column),
             schema_on_write: message.schema_on_write,
+            view: message.view.map(Wire::from_wire).transpose()?,
+            checks: all(message.checks)?,
+        })
+    }
+}
+
+impl Wire for Check {
+    type Message = pb::Check;
+
+    fn to_wire(&self) -> pb::Check {
+        pb::Check { name: self.name.clone(), expression: self.expression.clone() }
+    }
+
+    fn from_wire(message: pb::Check) -> Result<Self, Error> {
+        Ok(Self { name: message.name, expression: message.expression })
+    }
+}
+
+impl Wire for ViewDefinition {
+    type Message = pb::ViewDefinition;
+
+    fn to_wire(&self) -> pb::ViewDefinition {
+        let relation = |read: &RelationName| pb::RelationName {
+            database: read.database.clone(),
+            name: read.name.clone(),
+        };
+        pb::ViewDefinition {
+            query: self.query.clone(),
+            database: self.database.clone(),
+            reads: self.reads.iter().map(relation).collect(),
+        }
+    }
+
+    fn from_wire(message: pb::ViewDefinition) -> Result<Self, Error> {
+        let relation =
+            |read: pb::RelationName| RelationName { database: read.database, name: read.name };
+        Ok(Self {
+            query: message.query,
+            database: message.database,
+            reads: message.reads.into_iter().map(relation).collect(),
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
@@ -14,13 +15,13 @@ use super::{Wire, all, ipc, missing, pb, required};
 use crate::cardinality::SeriesSketch;
 use crate::domain::Domains;
 use crate::error::Error;
-use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
 use crate::materialized::Ship;
 use crate::measure::PartitionMeasures;
 use crate::schema::ColumnType;
 use crate::service::{
-    FragmentRequest, ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind, WriteReply,
-    WriteRequest,
+    Condition, FirstByTime, FragmentRequest, KeyOrder, ReadFrom, ReplicaStatus, RequestId,
+    ScanRequest, ScanStats, WriteKind, WriteReply, WriteRequest,
 };
 
 /// Maximum number of streams of a scan. More than any machine has threads for.
@@ -41,7 +42,53 @@ impl Wire for WriteKind {
         Ok(match pb::WriteKind::try_from(message) {
             Ok(pb::WriteKind::Put) => Self::Put,
             Ok(pb::WriteKind::Delete) => Self::Delete,
-            Ok(pb::WriteKind::Unspecified) | Err(_) => return Err(missing("kind of write")),
+            Ok(pb::WriteKind::Unspecified | pb::WriteKind::PutIf | pb::WriteKind::DeleteIf)
+            | Err(_) => return Err(missing("kind of write")),
+        })
+    }
+}
+
+/// The number of a kind of write, with a condition or without.
+pub(super) fn kind_to_wire(kind: WriteKind, condition: Option<&Condition>) -> i32 {
+    match (kind, condition) {
+        (kind, None) => kind.to_wire(),
+        (WriteKind::Put, Some(_)) => pb::WriteKind::PutIf.into(),
+        (WriteKind::Delete, Some(_)) => pb::WriteKind::DeleteIf.into(),
+    }
+}
+
+/// A kind of write by its number, with the condition of such a write.
+pub(super) fn kind_from_wire(
+    kind: i32,
+    condition: Option<pb::Condition>,
+) -> Result<(WriteKind, Option<Condition>), Error> {
+    let condition = condition.map(Condition::from_wire).transpose()?;
+    match (pb::WriteKind::try_from(kind), condition) {
+        (Ok(pb::WriteKind::PutIf), Some(condition)) => Ok((WriteKind::Put, Some(condition))),
+        (Ok(pb::WriteKind::DeleteIf), Some(condition)) => Ok((WriteKind::Delete, Some(condition))),
+        (_, None) => Ok((WriteKind::from_wire(kind)?, None)),
+        (_, Some(_)) => Err(missing("kind of a write with a condition")),
+    }
+}
+
+impl Wire for Condition {
+    type Message = pb::Condition;
+
+    fn to_wire(&self) -> pb::Condition {
+        pb::Condition {
+            epoch: self.epoch.0,
+            index: self.index,
+            bulk: self.bulk,
+            schema: self.schema.0,
+        }
+    }
+
+    fn from_wire(message: pb::Condition) -> Result<Self, Error> {
+        Ok(Self {
+            epoch: Epoch(message.epoch),
+            index: message.index,
+            bulk: message.bulk,
+            schema: SchemaVersion(message.schema),
         })
     }
 }
@@ -56,10 +103,11 @@ impl WriteRequest {
             partition: self.partition.0,
             epoch: self.epoch.0,
             id: Some(self.id.to_wire()),
-            kind: self.kind.to_wire(),
+            kind: kind_to_wire(self.kind, self.condition.as_ref()),
             rows: ipc::encode(std::slice::from_ref(&self.rows))?,
             earlier: self.earlier.iter().map(Wire::to_wire).collect(),
             ship: self.ship.as_ref().map(Wire::to_wire),
+            condition: self.condition.as_ref().map(Wire::to_wire),
         })
     }
 
@@ -74,14 +122,16 @@ impl WriteRequest {
                 batches.len()
             ))
         })?;
+        let (kind, condition) = kind_from_wire(message.kind, message.condition)?;
         Ok(Self {
             partition: PartitionId(message.partition),
             epoch: Epoch(message.epoch),
             id: required::<RequestId>(message.id, "request id")?,
             earlier: all(message.earlier)?,
-            kind: Wire::from_wire(message.kind)?,
+            kind,
             rows,
             ship: message.ship.map(Ship::from_wire).transpose()?,
+            condition,
         })
     }
 }
@@ -115,6 +165,11 @@ impl ScanRequest {
             parallelism: u32::try_from(self.parallelism).unwrap_or(u32::MAX).min(PARALLELISM_MAX),
             newest_only: self.newest_only,
             probes: probes_to_wire(&self.probes),
+            any_replica: any_replica_to_wire(self.read_from),
+            first_by_time: self.first_by_time.as_ref().map(Wire::to_wire),
+            descending: self.order.map(|order| order.descending),
+            nulls_apart: self.order.is_some_and(|order| order.nulls_apart),
+            for_update: self.for_update,
         })
     }
 
@@ -138,7 +193,44 @@ impl ScanRequest {
             parallelism: message.parallelism as usize,
             newest_only: message.newest_only,
             probes: probes_from_wire(message.probes)?,
+            read_from: read_from_of_wire(message.any_replica),
+            first_by_time: message.first_by_time.map(FirstByTime::from_wire).transpose()?,
+            order: message
+                .descending
+                .map(|descending| KeyOrder { descending, nulls_apart: message.nulls_apart }),
+            for_update: message.for_update,
         })
+    }
+}
+
+fn any_replica_to_wire(read_from: ReadFrom) -> Option<pb::AnyReplica> {
+    match read_from {
+        ReadFrom::Leader => None,
+        ReadFrom::AnyReplica { staleness_max, schema } => Some(pb::AnyReplica {
+            staleness_max_us: u64::try_from(staleness_max.as_micros()).unwrap_or(u64::MAX),
+            schema: schema.0,
+        }),
+    }
+}
+
+fn read_from_of_wire(message: Option<pb::AnyReplica>) -> ReadFrom {
+    message.map_or(ReadFrom::Leader, |message| ReadFrom::AnyReplica {
+        staleness_max: Duration::from_micros(message.staleness_max_us),
+        schema: SchemaVersion(message.schema),
+    })
+}
+
+impl Wire for FirstByTime {
+    type Message = pb::FirstByTime;
+
+    fn to_wire(&self) -> pb::FirstByTime {
+        let rows = u64::try_from(self.rows).unwrap_or(u64::MAX);
+        pb::FirstByTime { rows, descending: self.descending }
+    }
+
+    fn from_wire(message: pb::FirstByTime) -> Result<Self, Error> {
+        let rows = usize::try_from(message.rows).unwrap_or(usize::MAX);
+        Ok(Self { rows, descending: message.descending })
     }
 }
 
@@ -200,6 +292,9 @@ impl ScanStats {
             files_pruned: read(&self.files_pruned),
             row_groups_pruned: read(&self.row_groups_pruned),
             indexes: uses_to_wire(&self.indexes.lock()),
+            by_followers: read(&self.by_followers),
+            busy_millicores: read(&self.busy_millicores),
+            read_millicores: read(&self.read_millicores),
         }
     }
 
@@ -214,6 +309,9 @@ impl ScanStats {
         grow(&self.files_read, message.files_read);
         grow(&self.files_pruned, message.files_pruned);
         grow(&self.row_groups_pruned, message.row_groups_pruned);
+        grow(&self.by_followers, message.by_followers);
+        grow(&self.busy_millicores, message.busy_millicores);
+        grow(&self.read_millicores, message.read_millicores);
         merge_uses(&mut self.indexes.lock(), &message.indexes);
     }
 }

@@ -18,7 +18,7 @@ use crate::id::{
 };
 use crate::index::{Analyzer, Backend, Blooms, Fulltext, Index, IndexKind, IndexOptions};
 use crate::key::KeyCodec;
-use crate::materialized::{CopyOf, CopyState, Position};
+use crate::materialized::{CopyOf, CopyState, Position, Rekeying};
 use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Absorb, Freeze, Reshape, Split};
@@ -26,12 +26,13 @@ use crate::route::PartitionMap;
 use crate::rule::{Comparison, Rule};
 use crate::samples;
 use crate::schema::{
-    Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
-    TableSchema, TextLength, Unit,
+    Check, Column, ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
+    TableOptions, TableSchema, TextLength, Unit,
 };
 use crate::service::{
-    Ddl, NamedObject, NewTable, PartitionSpec, RequestId, TableChange, WriteKind,
+    Condition, Ddl, NamedObject, NewTable, PartitionSpec, RequestId, TableChange, WriteKind,
 };
+use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
 
 fn name() -> impl Strategy<Value = String> {
@@ -54,12 +55,13 @@ fn column() -> impl Strategy<Value = Column> {
         .prop_flat_map(|column_type| (Just(column_type), option::of(samples::value(column_type))));
     let length = (any::<u32>(), any::<bool>())
         .prop_map(|(characters, fixed)| TextLength { characters, fixed });
-    let types = (types, option::of(length), vec(index(), 0..3));
+    let json = prop_oneof![Just(JsonType::Json), Just(JsonType::Jsonb)];
+    let types = (types, option::of(length), option::of(json), vec(index(), 0..3));
     (any::<u32>(), texts, types, any::<bool>(), semantic).prop_map(
         |(
             id,
             (name, storage_name, default, generated, comment),
-            ((column_type, missing), length, indexes),
+            ((column_type, missing), length, json, indexes),
             nullable,
             semantic,
         )| {
@@ -74,6 +76,7 @@ fn column() -> impl Strategy<Value = Column> {
                 generated,
                 missing,
                 length,
+                json,
                 indexes,
                 comment,
             }
@@ -135,10 +138,12 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
         Just(HotspotRemedy::Advise),
         Just(HotspotRemedy::Auto)
     ];
-    (any::<(bool, bool, u32, u32, u32, u32)>(), remedy).prop_map(
+    let later = any::<(u32, u32, bool)>();
+    (any::<(bool, bool, u32, u32, u32, u32)>(), remedy, later).prop_map(
         |(
             (by_load, by_size, partition_size_mb, min_partitions, max_partitions, keep_together),
             hotspot_remedy,
+            (merge_after_s, pin_expiry_s, forecast),
         )| {
             Partitioning {
                 by_load,
@@ -148,6 +153,9 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
                 max_partitions,
                 hotspot_remedy,
                 keep_together,
+                merge_after_s,
+                pin_expiry_s,
+                forecast,
             }
         },
     )
@@ -155,16 +163,34 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
 
 fn schema() -> impl Strategy<Value = TableSchema> {
     let numbers = (any::<u32>(), vec(any::<u32>(), 0..3), any::<u32>(), any::<bool>());
-    (vec(column(), 0..4), options(), numbers).prop_map(
-        |(columns, options, (version, key, next_column, schema_on_write))| TableSchema {
-            version: SchemaVersion(version),
-            columns,
-            key: key.into_iter().map(ColumnId).collect(),
-            options,
-            next_column: ColumnId(next_column),
-            schema_on_write,
+    let more = (option::of(view()), vec(check(), 0..3));
+    (vec(column(), 0..4), options(), numbers, more).prop_map(
+        |(columns, options, (version, key, next_column, schema_on_write), (view, checks))| {
+            TableSchema {
+                version: SchemaVersion(version),
+                columns,
+                key: key.into_iter().map(ColumnId).collect(),
+                options,
+                next_column: ColumnId(next_column),
+                schema_on_write,
+                checks,
+                view,
+            }
         },
     )
+}
+
+fn check() -> impl Strategy<Value = Check> {
+    (name(), name()).prop_map(|(name, expression)| Check { name, expression })
+}
+
+fn view() -> impl Strategy<Value = ViewDefinition> {
+    let read = (name(), name()).prop_map(|(database, name)| RelationName { database, name });
+    (name(), name(), vec(read, 0..3)).prop_map(|(query, database, reads)| ViewDefinition {
+        query,
+        database,
+        reads,
+    })
 }
 
 fn comparison() -> impl Strategy<Value = Comparison> {
@@ -241,16 +267,19 @@ fn spec() -> impl Strategy<Value = PartitionSpec> {
 
 fn new_table() -> impl Strategy<Value = NewTable> {
     let cuts = vec(bound(), 0..3);
-    let ids = (any::<u32>(), option::of(1..=u32::MAX));
-    (name(), name(), schema(), placement(), cuts, ids).prop_map(
-        |(database, name, schema, placement, cuts, (owner, copy_of))| NewTable {
+    let ids = (any::<u32>(), option::of(1..=u32::MAX), any::<bool>());
+    let sequences = vec(sequence::of_table(), 0..3);
+    (name(), name(), schema(), placement(), (cuts, sequences), ids).prop_map(
+        |(database, name, schema, placement, (cuts, sequences), ids)| NewTable {
             database,
             name,
             schema,
             placement,
             cuts,
-            owner: RoleId(owner),
-            copy_of: copy_of.map(TableId),
+            owner: RoleId(ids.0),
+            copy_of: ids.1.map(TableId),
+            rekeys: ids.2,
+            sequences,
         },
     )
 }
@@ -272,6 +301,14 @@ fn change() -> impl Strategy<Value = TableChange> {
             TableChange::SetIndex { column, index, if_not_exists }
         }),
         (name(), index_kind()).prop_map(|(column, kind)| TableChange::DropIndex { column, kind }),
+        (vec(column(), 0..3), view().prop_map(Box::new))
+            .prop_map(|(columns, definition)| TableChange::SetView { columns, definition }),
+        (name(), option::of(name()))
+            .prop_map(|(column, comment)| TableChange::SetComment { column, comment }),
+        (name(), option::of(name()))
+            .prop_map(|(column, after)| TableChange::MoveColumn { column, after }),
+        check().prop_map(TableChange::AddCheck),
+        name().prop_map(TableChange::DropCheck),
     ]
 }
 
@@ -295,8 +332,11 @@ fn body() -> impl Strategy<Value = Ddl> {
         ),
         access::change().prop_map(|change| Ddl::Access(Box::new(change))),
         task::change().prop_map(|change| Ddl::Task(Box::new(change))),
+        sequence::change().prop_map(|change| Ddl::Sequence(Box::new(change))),
         (name(), option::of(duration())).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
         name().prop_map(|name| Ddl::MakeExplicit { name }),
+        (name(), option::of(name()))
+            .prop_map(|(name, comment)| Ddl::CommentDatabase { name, comment }),
         (name(), any::<bool>()).prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
         (new_table(), any::<bool>()).prop_map(|(table, if_not_exists)| Ddl::CreateTable {
             table: Box::new(table),
@@ -339,6 +379,7 @@ fn error() -> impl Strategy<Value = Error> {
         ),
         any::<u32>().prop_map(|table| Error::StaleSchema { table: TableId(table) }),
         partition.clone().prop_map(|partition| Error::Gap { partition }),
+        partition.clone().prop_map(|partition| Error::Changed { partition }),
         any::<(u64, u64)>()
             .prop_map(|(index, part)| Error::ShipAhead { stored: Position { index, part } }),
         (name(), name()).prop_map(|(message, hint)| Error::Dependents { message, hint }),
@@ -367,15 +408,18 @@ fn reshape() -> impl Strategy<Value = Reshape> {
         0..4,
     );
     prop_oneof![
-        (numbers(), bound(), replicas).prop_map(|((partition, epoch, child), at, replicas)| {
-            Reshape::Split(Split {
-                partition: PartitionId(partition),
-                epoch: Epoch(epoch),
-                at,
-                child: PartitionId(child),
-                replicas,
-            })
-        }),
+        (numbers(), bound(), replicas, option::of(any::<u64>())).prop_map(
+            |((partition, epoch, child), at, replicas, leader)| {
+                Reshape::Split(Split {
+                    partition: PartitionId(partition),
+                    epoch: Epoch(epoch),
+                    at,
+                    child: PartitionId(child),
+                    replicas,
+                    leader: leader.map(NodeId),
+                })
+            }
+        ),
         (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(partition, epoch, on)| {
             Reshape::Freeze(Freeze { partition: PartitionId(partition), epoch: Epoch(epoch), on })
         }),
@@ -391,12 +435,31 @@ fn reshape() -> impl Strategy<Value = Reshape> {
     ]
 }
 
+fn condition() -> impl Strategy<Value = Condition> {
+    (any::<u64>(), any::<u64>(), option::of(any::<u64>()), any::<u32>()).prop_map(
+        |(epoch, index, bulk, schema)| Condition {
+            epoch: Epoch(epoch),
+            index,
+            bulk,
+            schema: SchemaVersion(schema),
+        },
+    )
+}
+
 fn command() -> impl Strategy<Value = Command> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
     let ids = (request_id(), vec(request_id(), 0..3));
     let ship = option::of(materialized::ship());
-    let part = (ids, kind, any::<u32>(), ship)
-        .prop_map(|((id, earlier), kind, rows, ship)| WritePart { id, earlier, kind, rows, ship });
+    let part = (ids, kind, any::<u32>(), ship, option::of(condition())).prop_map(
+        |((id, earlier), kind, rows, ship, condition)| WritePart {
+            id,
+            earlier,
+            kind,
+            rows,
+            ship,
+            condition,
+        },
+    );
     let write = (any::<u64>(), vec(part, 0..4), vec(any::<u8>(), 0..20)).prop_map(
         |(epoch, parts, rows)| WriteCommand { epoch: Epoch(epoch), parts, rows: rows.into() },
     );
@@ -406,14 +469,16 @@ fn command() -> impl Strategy<Value = Command> {
         request_id().prop_map(Command::Truncate),
         reshape().prop_map(Command::Reshape),
         materialized::capture_order().prop_map(Command::Copy),
+        Just(Command::Track),
     ]
 }
 
 fn database() -> impl Strategy<Value = Database> {
-    (any::<u32>(), name(), option::of(duration()), any::<u32>(), any::<bool>()).prop_map(
-        |(id, name, ttl, owner, explicit)| {
+    let texts = (name(), option::of(name()));
+    (any::<u32>(), texts, option::of(duration()), any::<u32>(), any::<bool>()).prop_map(
+        |(id, (name, comment), ttl, owner, explicit)| {
             let (id, owner) = (DatabaseId(id), RoleId(owner));
-            Database { id, name, ttl, owner, explicit }
+            Database { id, name, ttl, owner, explicit, comment }
         },
     )
 }
@@ -458,6 +523,7 @@ mod durable;
 mod history;
 mod load;
 mod materialized;
+mod sequence;
 mod services;
 mod task;
 
@@ -518,6 +584,7 @@ proptest! {
                 beat: 5,
                 reason: Some("a reason".to_owned()),
                 fills: 6,
+                rekeying: Some(Rekeying { is_paused: true, rows_per_second: 7, rows: 8 }),
             })),
         };
         round_trip(&table, at, flip)?;
@@ -614,6 +681,7 @@ fn the_bytes_of_a_command_do_not_change_between_versions() {
             kind: WriteKind::Delete,
             rows: 2,
             ship: None,
+            condition: None,
         }],
         rows: Bytes::from_static(b"rows"),
     });

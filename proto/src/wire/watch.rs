@@ -8,7 +8,7 @@
 //! A change is cut into parts of bounded size, the last of which carries the version; only then is the catalog complete
 //! again, and only then does [`Follower::take`] return it. Databases and tables that two catalogs share are shared
 //! pointers, so that finding the changes among ten thousand tables takes ten thousand comparisons of pointers. So are
-//! roles, grants, organisations, tokens and tasks, of which only those that changed are sent.
+//! roles, grants, organisations, tokens, tasks and sequences, of which only those that changed are sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use super::{Wire, pb};
 use crate::access::{Access, Grant, Org, Role, Secrets, Target, Token};
 use crate::catalog::{Catalog, Database, Table};
 use crate::error::Error;
-use crate::id::{OrgId, RoleId, TaskId, TokenId};
+use crate::id::{OrgId, RoleId, SequenceId, TaskId, TokenId};
+use crate::sequence::Sequence;
 use crate::task::TaskEntry;
 
 /// Size at which a part is closed. A table is never cut, so a part may be larger by one table: 4096 partitions are
@@ -36,10 +37,11 @@ pub fn parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::C
         put_access(&mut parts, earlier.unwrap_or(&nothing), &current.access);
     }
     put_tasks(&mut parts, previous, current);
+    put_sequences(&mut parts, previous, current);
     parts.finish(current.version)
 }
 
-/// As [`parts_between`], without access and tasks: for processes that check no rights and are to hold no secrets.
+/// As [`parts_between`], without access, tasks and sequences: for processes that check no rights and are to hold no secrets.
 pub fn public_parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::CatalogPart> {
     public_parts(previous, current).finish(current.version)
 }
@@ -83,8 +85,8 @@ fn put_tasks(parts: &mut Parts, previous: Option<&Catalog>, current: &Catalog) {
     if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &current.tasks)) {
         return;
     }
-    let gone = earlier.into_iter().flat_map(|earlier| earlier.keys());
-    for id in gone.filter(|id| !current.tasks.contains_key(*id)) {
+    let ids = earlier.into_iter().flat_map(|earlier| earlier.keys());
+    for id in ids.filter(|id| !current.tasks.contains_key(*id)) {
         parts.grow(5).tasks_gone.push(id.0);
     }
     for (id, entry) in current.tasks.iter() {
@@ -92,6 +94,25 @@ fn put_tasks(parts: &mut Parts, previous: Option<&Catalog>, current: &Catalog) {
         if !twin.is_some_and(|twin| same(twin, entry)) {
             let message = entry.to_wire();
             parts.grow(message.encoded_len()).tasks.push(message);
+        }
+    }
+}
+
+/// Adds sequences that differ between two catalogs.
+fn put_sequences(parts: &mut Parts, previous: Option<&Catalog>, current: &Catalog) {
+    let earlier = previous.map(|previous| &previous.sequences);
+    if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &current.sequences)) {
+        return;
+    }
+    let ids = earlier.into_iter().flat_map(|earlier| earlier.keys());
+    for id in ids.filter(|id| !current.sequences.contains_key(*id)) {
+        parts.grow(5).sequences_gone.push(id.0);
+    }
+    for (id, sequence) in current.sequences.iter() {
+        let twin = earlier.and_then(|earlier| earlier.get(id));
+        if !twin.is_some_and(|twin| same(twin, sequence)) {
+            let message = sequence.to_wire();
+            parts.grow(message.encoded_len()).sequences.push(message);
         }
     }
 }
@@ -234,6 +255,16 @@ impl Follower {
             for message in part.tasks {
                 let entry = TaskEntry::from_wire(message)?;
                 tasks.insert(entry.task.id, Arc::new(entry));
+            }
+        }
+        if !part.sequences_gone.is_empty() || !part.sequences.is_empty() {
+            let sequences = Arc::make_mut(&mut self.draft.sequences);
+            for id in part.sequences_gone {
+                sequences.remove(&SequenceId(id));
+            }
+            for message in part.sequences {
+                let sequence = Sequence::from_wire(message)?;
+                sequences.insert(sequence.id, Arc::new(sequence));
             }
         }
         if part.version == 0 {

@@ -58,7 +58,7 @@ struct Recent {
 /// Initial state of a group that begins with an entry of another group's log; the entry itself comes separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seeded {
-    /// Vote for the replica that proposed the entry, as a quorum has given it.
+    /// Vote for the replica that the entry's position names, as a quorum would have given it.
     pub(crate) vote: Vote,
     /// Position of the entry before: this log never held it or any earlier one.
     pub(crate) purged: Position,

@@ -3,6 +3,7 @@
 mod calm;
 mod chaos;
 mod cluster;
+mod follower_reads;
 mod groups;
 mod loopback;
 mod recorder;

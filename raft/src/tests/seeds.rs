@@ -30,7 +30,7 @@ async fn grown(seed: u64) -> (Cluster, Mark) {
     }
     cluster.converge(PARENT, &[0, 1, 2]).await;
     let mark = cluster.nodes[0].machine(PARENT).mark().unwrap();
-    (cluster, mark.child(&children(3)).unwrap())
+    (cluster, mark.child(&children(3), None).unwrap())
 }
 
 impl Cluster {
@@ -96,11 +96,100 @@ async fn inherited(cluster: &mut Cluster, mark: &Mark) -> Result<(), String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seeded_group_is_led_at_once_by_the_replica_that_its_mark_names() {
+    undisturbed(async |attempt| {
+        let (mut cluster, _) = grown(40 + attempt).await;
+        let led = led_by_another(&mut cluster).await;
+        cluster.shutdown().await;
+        led
+    })
+    .await;
+}
+
+async fn led_by_another(cluster: &mut Cluster) -> Result<(), String> {
+    let leader = cluster.leader(PARENT).await;
+    let term = cluster.nodes[leader].group(PARENT).status().term;
+    let named_node = (leader + 1) % 3;
+    let mark = cluster.nodes[leader].machine(PARENT).mark().unwrap();
+    let mark = mark.child(&children(3), Some(cluster.nodes[named_node].id)).unwrap();
+    // It begins before the others do, and asks them again until they are there.
+    for node in [named_node, leader, (leader + 2) % 3] {
+        cluster.bear(node, &mark).await;
+    }
+    let child = cluster.nodes[named_node].group(CHILD);
+    let status = child.status();
+    ensure(status.is_leader, || format!("{status:?}"))?;
+    let applied = child.propose(row(10)).await.map_err(|error| error.to_string())?;
+    ensure(applied.index == mark.index() + 1, || format!("{applied:?} after {}", mark.index()))?;
+    child.read_barrier().await.map_err(|error| error.to_string())?;
+    cluster.converge(CHILD, &[0, 1, 2]).await;
+    for node in 0..3 {
+        assert_eq!(cluster.rows_of_child(node), rows(11));
+        let status = cluster.nodes[node].group(CHILD).status();
+        ensure(status.term == term, || format!("somebody was elected: {status:?}"))?;
+    }
+    Ok(())
+}
+
+/// A parent of three, the node that leads it, another one, and the mark of a child that this one is to lead.
+async fn naming(seed: u64) -> (Cluster, usize, usize, Mark) {
+    let (cluster, _) = grown(seed).await;
+    let leader = cluster.leader(PARENT).await;
+    let named_node = (leader + 1) % 3;
+    let mark = cluster.nodes[leader].machine(PARENT).mark().unwrap();
+    let mark = mark.child(&children(3), Some(cluster.nodes[named_node].id)).unwrap();
+    (cluster, leader, named_node, mark)
+}
+
+/// Checks that all replicas have the rows before `end`, and were led in a higher term than the mark's.
+async fn check_elected(cluster: &Cluster, mark: &Mark, end: usize) {
+    cluster.converge(CHILD, &[0, 1, 2]).await;
+    for node in 0..3 {
+        assert_eq!(cluster.rows_of_child(node), rows(end));
+        let status = cluster.nodes[node].group(CHILD).status();
+        assert!(status.term > mark.position().term, "{status:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_a_mark_names_and_that_begins_late_overwrites_nothing() {
+    let (mut cluster, leader, named_node, mark) = naming(7).await;
+    // It is not there: the others elect one of them, and go on.
+    let others = [leader, (leader + 2) % 3];
+    for node in others {
+        cluster.bear(node, &mark).await;
+    }
+    for number in 10..20 {
+        cluster.propose_among(CHILD, &row(number), &others).await;
+    }
+    // By its mark it leads, but in a term that is over.
+    cluster.bear(named_node, &mark).await;
+    cluster.propose(CHILD, &row(20)).await;
+    check_elected(&cluster, &mark, 21).await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_a_mark_names_does_not_lead_by_it_once_more_after_a_crash() {
+    let (mut cluster, _, named_node, mark) = naming(8).await;
+    for node in 0..3 {
+        cluster.bear(node, &mark).await;
+    }
+    cluster.propose(CHILD, &row(10)).await;
+    cluster.kill(named_node, || false).await;
+    cluster.restart(named_node).await;
+    assert!(!cluster.seed(named_node, &mark).await.unwrap(), "it is there");
+    cluster.propose(CHILD, &row(11)).await;
+    check_elected(&cluster, &mark, 12).await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_one_is_seeded_and_leads() {
     let mut cluster = Cluster::new(1, 2).await;
     cluster.create(PARENT, &[0]).await;
     cluster.propose(PARENT, &row(0)).await;
-    let mark = cluster.nodes[0].machine(PARENT).mark().unwrap().child(&children(1)).unwrap();
+    let mark = cluster.nodes[0].machine(PARENT).mark().unwrap().child(&children(1), None).unwrap();
     cluster.bear(0, &mark).await;
     assert!(cluster.nodes[0].group(CHILD).status().is_leader);
     cluster.nodes[0].group(CHILD).propose(row(1)).await.unwrap();

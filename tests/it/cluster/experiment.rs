@@ -69,6 +69,28 @@ async fn writers_of_a_key_that_grows_share_what_one_partition_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_of_one_partition_are_counted_by_the_cpu_of_the_nodes_that_serve_them() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let below = data.display().to_string();
+    let options = ["read-hotspot", "--rounds", "1", "--clients", "12", "--rows", "2000"];
+    let told = run(&[&options[..], &["--data-dir", &below]].concat(), dir.path()).await;
+    let by_followers =
+        |target: &str| rates(&told, "/runs", "by_followers", |own| own["target"] == target);
+    assert_eq!(by_followers("leader"), [0.0], "{told:#}");
+    assert_eq!(by_followers("replicas").len(), 1, "{told:#}");
+    for target in ["leader", "replicas"] {
+        let phase = told["runs"].as_array().unwrap().iter().find(|run| run["target"] == target);
+        assert_eq!(phase.unwrap()["cpu_s"].as_array().unwrap().len(), 3, "{told:#}");
+    }
+    for name in ["leader alone, reads per CPU second", "three replicas, reads per CPU second"] {
+        assert!(ours(&told, name) > 0.0, "{name} in {told:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it_was() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -102,6 +124,29 @@ async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it
     assert_eq!(told["embedded"], false);
 
     let client = server.connect().await;
-    let left = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
-    assert_eq!(client.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
+    let partitions = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
+    assert_eq!(client.query_one(partitions, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filed_hotspots_and_streams_write_and_read_what_they_are_to() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    // Without a bound, so that the tables are filled at once.
+    let server = Server::start(&dir.path().join("data"));
+    let address = server.postgres.to_string();
+    let connect = ["--connect", &address, "--clients", "2"];
+    let filed = run(&[&["filed"][..], &connect[..]].concat(), dir.path()).await;
+    let streams = ["streams", "--only", "month names"];
+    let stream = run(&[&streams[..], &connect[..]].concat(), dir.path()).await;
+    let sweeps = ["streams", "--only", "sorted sweep"];
+    let sweep = run(&[&sweeps[..], &connect[..]].concat(), dir.path()).await;
+    for (told, count) in [(&filed, 6), (&stream, 1), (&sweep, 1)] {
+        let served = rates(told, "/runs", "per_s", |_| true);
+        assert!(served.len() == count && served.iter().all(|rate| *rate > 0.0), "{told:#}");
+    }
+    assert_eq!(filed["runs"][3]["failed"], 0, "every message that is read is there: {filed:#}");
+    let client = server.connect().await;
+    let partitions = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
+    assert_eq!(client.query_one(partitions, &[]).await.unwrap().get::<_, i64>(0), 0);
 }

@@ -284,6 +284,115 @@ async fn a_hot_user_is_named_and_so_is_the_statement_that_writes_it() {
     assert!(server.stop());
 }
 
+/// Clients that write rows all over a table, several times what one partition takes, until they are stopped.
+async fn overload(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<()> {
+    /// Keys lie below this prime, and a factor gives them out in an order that knows no neighbours.
+    const KEYS: i64 = 1_000_003;
+    let next = Arc::new(AtomicI64::new(1));
+    let mut tasks = JoinSet::new();
+    for _ in 0..12 {
+        let client = server.connect().await;
+        let (next, stop) = (Arc::clone(&next), Arc::clone(stop));
+        tasks.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let id = number * 7_919 % KEYS;
+                let sql = format!("INSERT INTO crowded VALUES ({id}, {number})");
+                // A write that is turned away is load, too.
+                client.batch_execute(&sql).await.ok();
+            }
+        });
+    }
+    tasks
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_overloaded_partition_is_in_several_parts_within_seconds() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::try_start(&dir.path().join("data"), &["--partition-rate", "150"])
+        .unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    let client = server.connect().await;
+    let made = "CREATE TABLE crowded (id BIGINT, v BIGINT, PRIMARY KEY (id))";
+    client.batch_execute(made).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = overload(&server, &stop).await;
+    let parts = |least: u32| {
+        format!(
+            "SELECT count(*) FROM sys.partitions WHERE \"table\" = 'crowded' HAVING count(*) >= {least}"
+        )
+    };
+    first_row(&client, &parts(2)).await;
+    let first_cut = Instant::now();
+    first_row(&client, &parts(6)).await;
+    let took = first_cut.elapsed();
+    assert!(took <= Duration::from_secs(20), "six parts after {took:?}\n{}", server.log());
+    // Each was cut for the same reason, at once.
+    let cuts = "SELECT count(*) FROM sys.split_events WHERE \"table\" = 'crowded' AND why NOT LIKE 'load%'";
+    assert_eq!(one(&client, cuts).await, "0");
+    stop.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    assert!(server.stop());
+}
+
+/// Clients that write rows of user 7, one after the other in time, until they are stopped; the numbers of the rows that
+/// were acknowledged.
+async fn visit(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<Vec<i64>> {
+    let next = Arc::new(AtomicI64::new(1));
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let client = server.connect().await;
+        let (next, stop) = (Arc::clone(&next), Arc::clone(stop));
+        tasks.spawn(async move {
+            let mut acknowledged = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let sql = format!("INSERT INTO visits VALUES (7, {number}, {number})");
+                if client.batch_execute(&sql).await.is_ok() {
+                    acknowledged.push(number);
+                }
+            }
+            acknowledged
+        });
+    }
+    tasks
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_rows_of_one_hot_user_are_spread_by_the_table_itself() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::try_start(&dir.path().join("data"), &["--partition-rate", "150"])
+        .unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    let client = server.connect().await;
+    let made = "CREATE TABLE visits (userid BIGINT, n TIMESTAMP(3), v BIGINT, PRIMARY KEY (userid, n), TIME INDEX (n)) \
+                WITH ('append_mode' = 'true', 'hotspot_remedy' = 'auto')";
+    client.batch_execute(made).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = visit(&server, &stop).await;
+    // The verdict, half a minute, and the change.
+    let spread =
+        "SELECT count(*) FROM sys.partitions WHERE \"table\" = 'visits' HAVING count(*) > 1";
+    first_row(&client, spread).await;
+    let created = first_row(&client, "SHOW CREATE TABLE visits").await;
+    assert!(created[1].contains("HASH (userid, n)"), "{created:?}");
+    // Both buckets take rows of the user.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut acknowledged: Vec<i64> = tasks.join_all().await.concat();
+    acknowledged.sort_unstable();
+    let busy = "SELECT count(*) FROM sys.partitions WHERE \"table\" = 'visits' AND row_writes > 0";
+    assert_eq!(one(&client, busy).await, "2");
+    // The user's rows are read in order, each once.
+    let sql = "SELECT v FROM visits WHERE userid = 7 ORDER BY n";
+    let read: Vec<i64> =
+        client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    assert!(read.windows(2).all(|pair| pair[0] < pair[1]), "rows are doubled or out of order");
+    let lost: Vec<&i64> = acknowledged.iter().filter(|v| read.binary_search(v).is_err()).collect();
+    assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), acknowledged.len());
+    assert!(server.stop());
+}
+
 #[test]
 fn the_catalogue_is_listed_with_what_each_workload_shows() {
     let list = Command::new(env!("CARGO_BIN_EXE_partita"))

@@ -28,6 +28,8 @@ use crate::tables::{DATABASE, KEYS};
 const CALL_WAIT: Duration = Duration::from_millis(2500);
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Age that rows of some reads may have. Longer than a question to a leader takes, shorter than most faults.
+const AGE_MAX: Duration = Duration::from_millis(700);
 /// Time after which a client gives up on an operation; a frontend gives up on a write after the same half a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -173,12 +175,14 @@ impl Client {
         while !stop.is_cancelled() {
             let key =
                 i64::try_from(self.below(u64::try_from(KEYS).unwrap_or(1))).unwrap_or_default();
-            let _done = match self.below(24) {
+            let _done = match self.below(28) {
                 0..7 => self.put(key, PATIENCE).await,
                 7..13 => self.get(key, PATIENCE).await,
                 13..19 => self.append(PATIENCE).await,
                 19..21 => self.read_keyed(PATIENCE).await,
-                _ => self.read_events(PATIENCE).await,
+                21..25 => self.exchange(key, PATIENCE).await,
+                25..27 => self.read_events(PATIENCE).await,
+                _ => self.read_older_events(PATIENCE).await,
             };
             tokio::time::sleep(Duration::from_millis(5 + self.below(120))).await;
         }

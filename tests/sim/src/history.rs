@@ -14,6 +14,8 @@ pub(crate) enum Action {
     Write(Option<i64>),
     /// The value read; `None` if there was no row.
     Read(Option<i64>),
+    /// The value read, and the one written under the condition that nobody has written the key since.
+    Exchange(Option<i64>, Option<i64>),
 }
 
 /// An operation on one key.
@@ -71,6 +73,13 @@ impl History {
         if let Some(operation) = state.operations.get_mut(place) {
             operation.ended = Some(ended);
             operation.action = action;
+        }
+    }
+
+    /// Records that an operation had no effect and never will: as a read without an answer.
+    pub(crate) fn cancel(&self, place: usize) {
+        if let Some(operation) = self.0.lock().operations.get_mut(place) {
+            operation.action = Action::Read(None);
         }
     }
 

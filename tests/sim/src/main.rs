@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   main ── run ──┬── nodes: metas and datanodes, over simulated disks, files and networks
-//!                 ├── client: writes and reads, into the history
+//!                 ├── client: writes, reads and exchanges, into the history
 //!                 ├── reshapes: splits and merges partitions
 //!                 ├── nemesis: faults
 //!                 └── invariants: conditions that must hold at all times
@@ -59,7 +59,7 @@ struct Options {
     #[arg(long)]
     whole: bool,
     /// Bug to plant: skip-sync, forget-vote, early-ack, stranger, trust-rot, keep-failed, trust-old, ack-unopened,
-    /// ignore-sync, take-over, any-catalog, trust-numbers or leave-out.
+    /// ignore-sync, take-over, any-catalog, trust-numbers, read-unasked, lose-updates or leave-out.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     plant: Option<String>,
@@ -82,6 +82,8 @@ fn plant(options: &Options) -> Result<(), String> {
         Some("take-over") => plant(Plant::TakeOver),
         Some("any-catalog") => plant(Plant::AnyCatalog),
         Some("trust-numbers") => plant(Plant::TrustNumbers),
+        Some("read-unasked") => plant(Plant::ReadUnasked),
+        Some("lose-updates") => plant(Plant::LoseUpdates),
         Some("leave-out") => partita_engine::planted::leave_out(),
         Some(name) => return Err(format!("there is no bug {name} to plant")),
     }

@@ -511,6 +511,8 @@ async fn beat(
                 labels: Labels::default(),
                 cpu_ms: None,
                 claim,
+                follower_reads: mine.follower_reads(),
+                names_leader: true,
             };
             meta.heartbeat(heartbeat).await
         });
@@ -571,7 +573,7 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (meta, stop) = (Arc::clone(&meta), stop.clone());
-        async move { meta.run(stop).await }
+        async move { Box::pin(meta.run(stop)).await }
     });
     // ... and from here on all others reach the meta itself.
     cluster.net.join(id);

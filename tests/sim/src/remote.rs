@@ -106,15 +106,19 @@ impl Remote {
         .await
     }
 
-    /// The rows of a scan, collected.
-    pub(crate) async fn rows(&self, request: ScanRequest) -> Result<Vec<RecordBatch>, Error> {
+    /// The rows of a scan, collected, and the index of the log up to which they have all writes.
+    pub(crate) async fn rows(
+        &self,
+        request: ScanRequest,
+    ) -> Result<(Vec<RecordBatch>, u64), Error> {
         self.call(|node| async move {
+            let ScanReply { streams, index, .. } = node.scan(request).await?;
             let mut rows = Vec::new();
-            for stream in node.scan(request).await?.streams {
+            for stream in streams {
                 let batches: Vec<RecordBatch> = stream.try_collect().await?;
                 rows.extend(batches);
             }
-            Ok(rows)
+            Ok((rows, index))
         })
         .await
     }
@@ -127,9 +131,10 @@ impl DataService for Remote {
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
-        let rows = self.rows(request).await?;
+        let (rows, index) = self.rows(request).await?;
         let stream = futures::stream::iter(rows.into_iter().map(Ok)).boxed();
-        Ok(ScanReply { streams: vec![stream], sorted: false, stats: Arc::default() })
+        let stats = Arc::default();
+        Ok(ScanReply { streams: vec![stream], order: None, stats, index })
     }
 
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {

@@ -201,7 +201,10 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     cluster.history.note("at rest");
     // At rest every key and the events can be written and read.
     for key in 0..KEYS {
-        if !admin.put(key, REST).await || !admin.get(key, REST).await {
+        if !admin.put(key, REST).await
+            || !admin.exchange(key, REST).await
+            || !admin.get(key, REST).await
+        {
             cluster.history.violation(format!("key {key} cannot be written and read at rest"));
         }
     }

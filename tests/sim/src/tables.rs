@@ -33,6 +33,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }
@@ -60,6 +61,8 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         options: options(table, replicas),
         next_column: ColumnId(4),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     };
     let cut = |key: &i64| Bound { placement: None, key: vec![Value::Int(*key)] };
     let table = NewTable {
@@ -70,6 +73,8 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         cuts: cuts.iter().map(cut).collect(),
         owner: BOOTSTRAP_ROLE,
         copy_of: None,
+        rekeys: false,
+        sequences: Vec::new(),
     };
     Ddl::CreateTable { table: Box::new(table), if_not_exists: true }
 }

@@ -69,8 +69,8 @@ pub(crate) struct FileMeta {
 impl FileMeta {
     /// True if the file lacks one of these indexes, or has it with other options. Indexes that a file has besides do no
     /// harm.
-    pub(crate) fn lacks_index(&self, wanted: &[(String, Indexed)]) -> bool {
-        wanted.iter().any(|(_, index)| !self.indexed.contains(index))
+    pub(crate) fn lacks_index(&self, indexes: &[(String, Indexed)]) -> bool {
+        indexes.iter().any(|(_, index)| !self.indexed.contains(index))
     }
 }
 

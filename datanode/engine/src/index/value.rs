@@ -3,17 +3,17 @@
 //! | value | bytes |
 //! |---|---|
 //! | BOOLEAN | 1: 0 or 1 |
-//! | signed integer, DATE, TIMESTAMP | 8: the 64-bit number, sign flipped, big-endian |
+//! | signed integer, DATE, TIME, TIMESTAMP | 8: the 64-bit number, sign flipped, big-endian |
 //! | unsigned integer | 8: the 64-bit number, big-endian |
 //! | REAL, DOUBLE | 8: bits of the 64-bit float, all flipped below zero, else the sign, big-endian |
 //! | DECIMAL | 16: the unscaled number, sign flipped, big-endian |
-//! | STRING, BINARY | themselves |
+//! | STRING, BINARY, UUID | themselves |
 
 use arrow::array::{Array, ArrowPrimitiveType, AsArray};
 use arrow::datatypes::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use partita_proto::schema::{ColumnType, Unit};
 use partita_proto::value::Value;
@@ -78,6 +78,8 @@ pub(crate) fn each_row(column: &dyn Array, mut each: impl FnMut(Option<&[u8]>)) 
             column.as_string_view().iter().for_each(|value| each(value.map(str::as_bytes)));
         }
         ColumnType::Binary => column.as_binary_view().iter().for_each(each),
+        ColumnType::Time => numbers::<Time64MicrosecondType, 8>(column, integer, each),
+        ColumnType::Uuid => column.as_fixed_size_binary().iter().for_each(each),
         ColumnType::Date => numbers::<Date32Type, 8>(column, |v| integer(v.into()), each),
         ColumnType::Timestamp(unit, _) => match unit {
             Unit::Second => numbers::<TimestampSecondType, 8>(column, integer, each),
@@ -177,11 +179,13 @@ mod tests {
                 vec(select(vec![0_u8, 1, 255]), 0..4).prop_map(Value::Binary).boxed()
             }
             ColumnType::Date => any::<i32>().prop_map(Value::Date).boxed(),
+            ColumnType::Time => (0..86_400_000_000_i64).prop_map(Value::Int).boxed(),
+            ColumnType::Uuid => any::<[u8; 16]>().prop_map(|v| Value::Binary(v.to_vec())).boxed(),
             ColumnType::Timestamp(..) => ticks.prop_map(Value::Timestamp).boxed(),
         }
     }
 
-    const TYPES: [ColumnType; 19] = [
+    const TYPES: [ColumnType; 21] = [
         ColumnType::Bool,
         ColumnType::Int8,
         ColumnType::Int16,
@@ -197,6 +201,8 @@ mod tests {
         ColumnType::String,
         ColumnType::Binary,
         ColumnType::Date,
+        ColumnType::Uuid,
+        ColumnType::Time,
         ColumnType::Timestamp(Unit::Second, false),
         ColumnType::Timestamp(Unit::Millisecond, true),
         ColumnType::Timestamp(Unit::Microsecond, true),

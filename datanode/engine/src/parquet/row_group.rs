@@ -206,6 +206,7 @@ fn properties(schema: &SchemaRef, compression: Compression, page_rows: usize) ->
             | DataType::UInt32
             | DataType::UInt64
             | DataType::Date32
+            | DataType::Time64(_)
             | DataType::Timestamp(..) => properties
                 .set_column_dictionary_enabled(column.clone(), false)
                 .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED),

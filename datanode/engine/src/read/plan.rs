@@ -38,6 +38,16 @@ pub(crate) struct Unit {
     pub(crate) merge: bool,
 }
 
+impl Unit {
+    /// First and last time that its rows may have; `None` if a source does not tell.
+    pub(crate) fn time(&self) -> Option<(i64, i64)> {
+        let files = self.files.iter().map(|(file, _)| file.meta().time);
+        let spans = files.chain(self.runs.iter().map(Piece::time_span));
+        let spans: Option<Vec<(i64, i64)>> = spans.collect();
+        spans?.into_iter().reduce(|(first, last), span| (first.min(span.0), last.max(span.1)))
+    }
+}
+
 /// Plan of a scan.
 #[derive(Debug)]
 pub(crate) struct Plan {

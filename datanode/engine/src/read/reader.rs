@@ -148,6 +148,49 @@ impl FileReader {
         self.start(file, &footer, read.schema, Rows { groups, selection, filters })
     }
 
+    /// Rows of a file that may be wanted, by row group: those of the wanted series, if these are known, else all rows of
+    /// groups that statistics do not exclude; and the domains that are still to be applied.
+    pub(crate) async fn rows_by_group(
+        &self,
+        file: &FileEntry,
+        read: &Read,
+    ) -> Result<(Vec<(usize, Range<usize>)>, Domains)> {
+        let selected = match &self.series {
+            Some(series) => series.wanted(self, file, read).await?,
+            None => None,
+        };
+        let (selected, domains) = match selected {
+            Some(Wanted { rows, domains }) => (Some(rows), domains),
+            None => (None, read.domains.clone()),
+        };
+        let footer = self.footer(file).await?;
+        let mut columns = Vec::new();
+        for restricted in domains.iter() {
+            columns.push(ColumnStatistics::new(&footer, &self.layout, restricted, &read.groups)?);
+        }
+        let may_match = |group: &usize| {
+            file.group_overlaps(*group, &read.ranges)
+                && columns.iter().all(|column| column.groups[*group].may_match)
+        };
+        let groups: Vec<usize> = read.groups.clone().filter(may_match).collect();
+        let pruned = (read.groups.len() - groups.len()) as u64;
+        self.counters.scan.row_groups_pruned.fetch_add(pruned, atomic::Ordering::Relaxed);
+        let starts = group_starts(footer.metadata.metadata());
+        let mut rows = Vec::new();
+        for group in groups {
+            let whole = starts[group]..starts[group + 1];
+            match &selected {
+                None => rows.push((group, whole)),
+                Some(selected) => {
+                    let parts = intersect_ranges(selected, std::slice::from_ref(&whole));
+                    rows.extend(parts.into_iter().map(|part| (group, part)));
+                }
+            }
+        }
+        drop(columns);
+        Ok((rows, domains))
+    }
+
     /// Opens a file for some rows, given by ascending row numbers.
     pub(crate) async fn open_rows(
         &self,

@@ -11,8 +11,13 @@
 //!
 //! Indexes on fields restrict a merge by another way: they tell the keys that may have a wanted row, and then all
 //! versions of these keys are read ([`crate::read::candidates`]).
+//!
+//! A scan for the first rows in order of time reads units by their times, and leaves out what cannot be among these rows
+//! ([`crate::read::nearest`]). One for rows in key order has one stream, which reads units one after the other and merges
+//! those that overlap ([`crate::read::ordered`]).
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,22 +32,26 @@ use partita_proto::id::Epoch;
 use partita_proto::key::{KeyCodec, Keys};
 use partita_proto::probe::Probe;
 use partita_proto::range::KeyRange;
-use partita_proto::service::{RowStream, ScanStats};
+use partita_proto::service::{FirstByTime, KeyOrder, RowStream, ScanStats};
 
 use crate::error::Result;
 use crate::file::footer::Counters;
-use crate::file::parts_within;
+use crate::file::{FileEntry, parts_within};
 use crate::read::candidates::{Found, Located};
+use crate::read::nearest::Nearest;
 use crate::read::plan::{Unit, plan};
 use crate::read::questions::Prepared;
 use crate::read::reader::{FileReader, Read};
 use crate::read::source::{Piece, some_rows_input, with_keys};
 use crate::read::wanted::{BySeries, Wanted};
-use crate::read::{candidates, newest};
+use crate::read::{candidates, newest, ordered};
 use crate::rows::layout::{Layout, OP_COLUMN};
 use crate::rows::merge::{Merge, settle};
 use crate::state::partition::{Partition, PartitionConfig};
 use crate::state::version::Version;
+
+/// A scan for the first rows by time looks at times alone first if it has more columns than this.
+const AHEAD_COLUMNS: usize = 2;
 
 /// Request of a scan.
 #[derive(Clone, Debug)]
@@ -63,18 +72,26 @@ pub struct Scan {
     /// what is returned: rows that fail a test may be returned, and of such rows older versions of fields may be
     /// missing. Not used for a scan of the newest rows.
     pub probes: Vec<Probe>,
+    /// If set, rows that are not among these may be left out. Not used for a scan of the newest rows.
+    pub first_by_time: Option<FirstByTime>,
+    /// Order in which rows are wanted, in one stream. If [`Scanned::order`] is another one, then because too much would
+    /// have to be merged; a limit has left out any rows then. Not used for a scan of the newest rows, or of the first by
+    /// time.
+    pub order: Option<KeyOrder>,
 }
 
 /// Rows of one version of the partition.
 pub struct Scanned {
     /// The streams; every row is in exactly one of them. At least one.
     pub streams: Vec<RowStream>,
-    /// True if each stream is in key order.
-    pub sorted: bool,
+    /// Order of each stream; `None`: none.
+    pub order: Option<KeyOrder>,
     /// Counters, updated while the streams are read.
     pub stats: Arc<ScanStats>,
     /// Epoch of the version that is read, which identifies its range.
     pub epoch: Epoch,
+    /// Index of the last applied entry of the version: the rows include all writes up to it, and no later one.
+    pub applied: u64,
 }
 
 /// Rows of a partition at one moment, not read yet. Its files stay as long as this value lives.
@@ -113,7 +130,7 @@ impl std::fmt::Debug for Scanned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scanned")
             .field("streams", &self.streams.len())
-            .field("sorted", &self.sorted)
+            .field("order", &self.order)
             .finish_non_exhaustive()
     }
 }
@@ -139,7 +156,7 @@ impl Partition {
         let layout = &version.layout;
         let counters = Counters::new(&self.rows_scanned);
         let stats = Arc::clone(&counters.scan);
-        let epoch = layout.config.epoch;
+        let (epoch, applied) = (layout.config.epoch, version.applied.index);
         // Everything that the streams read by is fixed here: the layout, the domains in the types of their columns, and
         // the part of the range that the partition owns.
         let domains = self.domains(layout, &request.domains)?;
@@ -167,6 +184,8 @@ impl Partition {
                 false => prepared(&request.probes, layout),
             },
             exact,
+            first_by_time: request.first_by_time.filter(|_| !request.newest_only),
+            order: request.order.filter(|_| !request.newest_only),
             limit: request.limit,
             parallelism: request.parallelism.max(1),
             version,
@@ -175,10 +194,10 @@ impl Partition {
         if request.newest_only
             && let Some(stream) = newest::stream(&reading, &self.series)
         {
-            return Ok(Scanned { streams: vec![stream], sorted: false, stats, epoch });
+            return Ok(Scanned { streams: vec![stream], order: None, stats, epoch, applied });
         }
-        let (streams, sorted) = reading.streams();
-        Ok(Scanned { streams, sorted, stats, epoch })
+        let (streams, order) = reading.streams();
+        Ok(Scanned { streams, order, stats, epoch, applied })
     }
 
     /// The key ranges, within the partition's own range, of rows that match the domains, in order.
@@ -232,35 +251,85 @@ pub(crate) struct Reading {
     pub(crate) probes: Arc<[Arc<Prepared>]>,
     /// Range of the keys to return.
     pub(crate) exact: KeyRange,
+    /// Rows outside of which none need to be returned.
+    pub(crate) first_by_time: Option<FirstByTime>,
+    /// Order in which rows are wanted.
+    pub(crate) order: Option<KeyOrder>,
     pub(crate) limit: Option<usize>,
     /// Maximum number of streams; at least 1.
     pub(crate) parallelism: usize,
 }
 
 impl Reading {
-    /// The streams, and true if each is in key order.
-    pub(crate) fn streams(&self) -> (Vec<RowStream>, bool) {
+    /// The streams, and the order of each.
+    pub(crate) fn streams(&self) -> (Vec<RowStream>, Option<KeyOrder>) {
+        let nearest = Nearest::new(self.first_by_time, &self.version.layout, &self.columns);
+        if let Some(order) = self.order.filter(|_| nearest.is_none())
+            && let Some(rows) = self.ordered(order)
+        {
+            return (vec![rows], Some(order));
+        }
         let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
         let stats = &self.reader.counters.scan;
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
-        let count = self.parallelism.min(plan.units.len()).max(1);
+        let mut units = plan.units;
+        if let Some(nearest) = &nearest {
+            nearest.sort(&mut units);
+        }
+        let order = (plan.sorted && nearest.is_none()).then_some(KeyOrder::ASCENDING);
+        let count = self.parallelism.min(units.len()).max(1);
+        let stages = units.into_iter().map(|unit| vec![unit]).collect();
+        let task = self.task(stages, None, nearest, &self.remaining());
+        ((0..count).map(|_| stream(&task)).collect(), order)
+    }
+
+    /// One stream in an order; `None` if too much would have to be merged.
+    fn ordered(&self, order: KeyOrder) -> Option<RowStream> {
+        let remaining = self.remaining();
+        let (mut streams, mut files_pruned) = (Vec::new(), u64::MAX);
+        for exact in ordered::ranges(self, order)? {
+            let part = Self { exact, ..self.clone() };
+            let plan = plan(&part.version, &part.domains, &part.exact, ordered::parts(order));
+            let stages = ordered::stages(&plan.units, &part, order)?;
+            streams.push(stream(&part.task(stages, Some(order), None, &remaining)));
+            files_pruned = files_pruned.min(plan.files_pruned);
+        }
+        let stats = &self.reader.counters.scan;
+        stats.files_pruned.fetch_add(files_pruned, Ordering::Relaxed);
+        Some(futures::stream::iter(streams).flatten().boxed())
+    }
+
+    /// Number of rows to be returned.
+    fn remaining(&self) -> Arc<AtomicUsize> {
+        Arc::new(AtomicUsize::new(self.limit.unwrap_or(usize::MAX)))
+    }
+
+    /// The state of a scan that reads some stages.
+    fn task(
+        &self,
+        stages: VecDeque<Vec<Unit>>,
+        order: Option<KeyOrder>,
+        nearest: Option<Nearest>,
+        remaining: &Arc<AtomicUsize>,
+    ) -> Arc<Task> {
         let layout = Arc::clone(&self.version.layout);
         let on_key = self.probes.iter().filter(|probe| probe.is_on_key(&layout));
         let field_domains = self.domains.only(|name| !layout.is_key(name));
         // A file may still have a column that the table no longer has; its values do not count.
         let files_apply_all = field_domains.iter().all(|(name, _)| layout.field(name).is_some());
-        let task = Arc::new(Task {
+        Arc::new(Task {
             key_probes: on_key.map(Arc::clone).collect(),
             tests: self.tests_by_index(),
             key_domains: layout.key_domains(&self.domains),
             field_domains,
             files_apply_all,
             layout,
-            queue: Mutex::new(plan.units.into()),
-            left: AtomicUsize::new(self.limit.unwrap_or(usize::MAX)),
+            queue: Mutex::new(stages),
+            left: Arc::clone(remaining),
+            order,
+            nearest,
             reading: self.clone(),
-        });
-        ((0..count).map(|_| stream(&task)).collect(), plan.sorted)
+        })
     }
 
     /// All tests of the rows, if an index may tell which rows pass one that is not on the key alone; otherwise none.
@@ -311,29 +380,34 @@ impl Reading {
 }
 
 /// State shared by the streams of a scan.
-struct Task {
-    reading: Reading,
-    layout: Arc<Layout>,
+pub(crate) struct Task {
+    pub(crate) reading: Reading,
+    pub(crate) layout: Arc<Layout>,
     key_domains: Domains,
     field_domains: Domains,
     /// True if the reader of a file applies all domains on fields, where no other source has versions of its rows.
-    files_apply_all: bool,
+    pub(crate) files_apply_all: bool,
     /// Tests beside the domains of the key's columns.
     key_probes: Arc<[Arc<Prepared>]>,
     /// All tests, if indexes may tell which keys pass those on fields; otherwise none.
     tests: Vec<Arc<Prepared>>,
-    queue: Mutex<VecDeque<Unit>>,
+    /// Stages to be read: units, of which several are merged in the order of the scan.
+    queue: Mutex<VecDeque<Vec<Unit>>>,
     /// Number of rows still to be returned.
-    left: AtomicUsize,
+    left: Arc<AtomicUsize>,
+    /// Limits in time, for a scan of the first rows by time.
+    nearest: Option<Nearest>,
+    /// Order of the one stream, if it has one.
+    pub(crate) order: Option<KeyOrder>,
 }
 
-type Batches = BoxStream<'static, Result<RecordBatch>>;
+pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 
-/// An open unit.
-struct Opened {
-    batches: Batches,
+/// An open stage.
+pub(crate) struct Opened {
+    pub(crate) batches: Batches,
     /// True if the rows are in the domains on fields.
-    in_field_domains: bool,
+    pub(crate) in_field_domains: bool,
 }
 
 fn stream(task: &Arc<Task>) -> RowStream {
@@ -345,10 +419,10 @@ fn stream(task: &Arc<Task>) -> RowStream {
     Box::pin(batches)
 }
 
-/// One stream: reads unit after unit.
+/// One stream: reads stage after stage.
 struct Worker {
     task: Arc<Task>,
-    /// The current unit.
+    /// The current stage.
     opened: Option<Opened>,
 }
 
@@ -359,8 +433,8 @@ impl Worker {
                 return Ok(None);
             }
             let Some(opened) = &mut self.opened else {
-                let Some(unit) = self.task.queue.lock().pop_front() else { return Ok(None) };
-                self.opened = Some(self.task.open(unit).await?);
+                let Some(stage) = self.task.next_stage() else { return Ok(None) };
+                self.opened = Some(self.task.open_stage(stage).await?);
                 continue;
             };
             let Some(batch) = opened.batches.next().await.transpose()? else {
@@ -376,39 +450,99 @@ impl Worker {
 }
 
 impl Task {
-    /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns.
-    async fn open(self: &Arc<Self>, unit: Unit) -> Result<Opened> {
+    /// The next stage that may have a wanted row.
+    fn next_stage(&self) -> Option<Vec<Unit>> {
+        let mut queue = self.queue.lock();
+        loop {
+            let stage = queue.pop_front()?;
+            let Some(nearest) = &self.nearest else { return Some(stage) };
+            if stage.iter().any(|unit| nearest.may_have(unit.time())) {
+                return Some(stage);
+            }
+        }
+    }
+
+    /// Domains, restricted to times of rows that may be wanted.
+    fn needed(&self, domains: &Domains) -> Domains {
+        match &self.nearest {
+            Some(nearest) => nearest.restricted(domains),
+            None => domains.clone(),
+        }
+    }
+
+    /// Reads of a file that has no version of another source's rows, and the range to which its rows must be cut: row
+    /// groups and key ranges; with `keyed`, the columns of the key, and those that domains on fields need.
+    pub(crate) fn file_read(
+        &self,
+        file: &FileEntry,
+        (groups, ranges): (Range<usize>, Arc<[KeyRange]>),
+        keyed: bool,
+    ) -> (Read, Option<KeyRange>) {
+        let Reading { exact, domains, probes, .. } = &self.reading;
+        let (bounds, with_op) = (file.bounds(exact), file.meta().has_op);
+        let schema = match self.files_apply_all && !keyed {
+            true => self.reading.schema_with(std::iter::empty(), bounds.is_some(), with_op),
+            false => self.reading.schema(bounds.is_some() || keyed, with_op),
+        };
+        // No other source has a version of these rows, so domains on fields may be applied here, and all indexes asked:
+        // other columns are decoded only for matching rows.
+        let read = Read {
+            schema,
+            domains: self.needed(domains),
+            ranges,
+            groups,
+            probes: Arc::clone(probes),
+            keys: None,
+        };
+        (read, bounds)
+    }
+
+    /// Domains of a read of a file, restricted by a look at its times alone. The first rows of a scan are read before any
+    /// time is known that would restrict them: so few of their other columns are decoded.
+    async fn domains_ahead(
+        &self,
+        nearest: &Nearest,
+        file: &FileEntry,
+        read: &Read,
+    ) -> Result<Domains> {
+        // All rows that are seen must be returned: none may be a delete, or outside of a domain that is applied later.
+        // Indexes would be asked, and counted, twice.
+        let is_exact = !file.meta().has_op && self.files_apply_all && self.tests.is_empty();
+        let time = self.layout.field(nearest.time_name());
+        let (true, Some(time)) = (is_exact && read.schema.fields().len() > AHEAD_COLUMNS, time)
+        else {
+            return Ok(read.domains.clone());
+        };
+        if nearest.is_full() {
+            return Ok(read.domains.clone());
+        }
+        let ahead = nearest.anew();
+        let times = Read { schema: Arc::new(Schema::new(vec![time])), ..read.clone() };
+        let mut batches = self.reading.reader.open(file, times).await?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            ahead.see(&batch)?;
+        }
+        Ok(ahead.restricted(&read.domains))
+    }
+
+    /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns; with `keyed`, with the
+    /// columns of the key.
+    pub(crate) async fn open(self: &Arc<Self>, unit: Unit, keyed: bool) -> Result<Opened> {
         if unit.merge {
             return Ok(Opened { batches: self.merge(unit).await?, in_field_domains: false });
         }
         let Unit { mut files, mut runs, ranges, .. } = unit;
-        let with_op = files.iter().any(|(file, _)| file.meta().has_op)
-            || runs.iter().any(|piece| piece.run.has_op());
-        let Reading { reader, exact, domains, probes, .. } = &self.reading;
         if let Some((file, groups)) = files.pop() {
-            let bounds = file.bounds(exact);
-            let schema = match self.files_apply_all {
-                true => self.reading.schema_with(std::iter::empty(), bounds.is_some(), with_op),
-                false => self.reading.schema(bounds.is_some(), with_op),
-            };
-            // No other source has a version of these rows, so domains on fields may be applied here, and all indexes
-            // asked: other columns are decoded only for matching rows.
-            let read = Read {
-                schema,
-                domains: domains.clone(),
-                ranges,
-                groups,
-                probes: Arc::clone(probes),
-                keys: None,
-            };
-            let batches = reader.open(&file, read).await?;
+            let (mut read, bounds) = self.file_read(&file, (groups, ranges), keyed);
+            if bounds.is_none()
+                && let Some(nearest) = &self.nearest
+            {
+                read.domains = Box::pin(self.domains_ahead(nearest, &file, &read)).await?;
+            }
+            let batches = self.reading.reader.open(&file, read).await?;
             let layout = Arc::clone(&self.layout);
             let batches = batches.and_then(move |batch| {
-                let batch = match &bounds {
-                    Some(bounds) => with_keys(&layout, batch, Some(bounds)).map(|s| s.batch),
-                    None => Ok(batch),
-                };
-                futures::future::ready(batch.and_then(settle))
+                futures::future::ready(cut(&layout, batch, bounds.as_ref()))
             });
             return Ok(Opened { batches: batches.boxed(), in_field_domains: self.files_apply_all });
         }
@@ -418,9 +552,10 @@ impl Task {
                 in_field_domains: true,
             });
         };
-        let schema = self.reading.schema(false, with_op);
-        let counters = Some(reader.counters.clone());
-        let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
+        let schema = self.reading.schema(keyed, piece.run.has_op());
+        let counters = Some(self.reading.reader.counters.clone());
+        let filter = self.needed(&self.key_domains);
+        let rows = piece.read(Arc::clone(&self.layout), schema, filter, counters);
         let batches = rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed();
         Ok(Opened { batches, in_field_domains: false })
     }
@@ -433,7 +568,7 @@ impl Task {
         let schema = self.reading.schema(true, with_op);
         let read = Read {
             schema: Arc::clone(&schema),
-            domains: self.key_domains.clone(),
+            domains: self.needed(&self.key_domains),
             ranges: Arc::clone(&unit.ranges),
             groups: 0..0,
             probes: Arc::clone(&self.key_probes),
@@ -479,7 +614,7 @@ impl Task {
         }
         for piece in unit.runs {
             let piece = Piece { ranges: Arc::clone(&run_ranges), ..piece };
-            let (schema, filter) = (Arc::clone(&schema), self.key_domains.clone());
+            let (schema, filter) = (Arc::clone(&schema), read.domains.clone());
             let counters = Some(reader.counters.clone());
             inputs.push(piece.input(Arc::clone(&self.layout), schema, filter, counters));
         }
@@ -499,6 +634,14 @@ impl Task {
         Box::pin(candidates::keys(reader, &self.layout, unit, &self.tests, domains)).await
     }
 
+    /// Rows in the domains on fields, of a batch that has their columns.
+    pub(crate) fn in_field_domains(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        match self.field_domains.mask(&batch)? {
+            Some(mask) if mask.true_count() < mask.len() => Ok(filter_record_batch(&batch, &mask)?),
+            _ => Ok(batch),
+        }
+    }
+
     /// Applies domains that could not be applied to sources, converts rows to the requested form, and counts them
     /// against the limit.
     fn finish(&self, batch: &RecordBatch, in_field_domains: bool) -> Result<RecordBatch> {
@@ -512,6 +655,9 @@ impl Task {
         {
             rows = filter_record_batch(&rows, &mask)?;
         }
+        if let Some(nearest) = &self.nearest {
+            rows = nearest.reduced(rows)?;
+        }
         if self.reading.limit.is_some() {
             let decrement = |remaining: usize| Some(remaining - remaining.min(rows.num_rows()));
             let remaining = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement);
@@ -519,6 +665,18 @@ impl Task {
             rows = rows.slice(0, rows.num_rows().min(remaining));
         }
         Ok(rows)
+    }
+}
+
+/// Rows of a file within a range, without deleted ones.
+pub(crate) fn cut(
+    layout: &Layout,
+    batch: RecordBatch,
+    bounds: Option<&KeyRange>,
+) -> Result<RecordBatch> {
+    match bounds {
+        Some(bounds) => settle(with_keys(layout, batch, Some(bounds))?.batch),
+        None => settle(batch),
     }
 }
 

@@ -105,6 +105,16 @@ impl Piece {
         Self { run: Arc::clone(run), ranges: Arc::from([KeyRange::all()]), time: None }
     }
 
+    /// First and last time that its rows may have; `None` without a time index.
+    pub(crate) fn time_span(&self) -> Option<(i64, i64)> {
+        let (first, last) = self.run.time?;
+        Some(match self.time {
+            None => (first, last),
+            Some((start, i64::MAX)) => (first.max(start), last),
+            Some((start, end)) => (first.max(start), last.min(end.saturating_sub(1))),
+        })
+    }
+
     /// The rows of the piece that match `filter`, in batches of the given schema and of limited size.
     pub(crate) fn read(
         self,

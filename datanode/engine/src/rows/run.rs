@@ -40,7 +40,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The run of one write.
+    /// The run of one write, and the keys of its rows in order: of rows with one key, a table that folds keeps one.
     ///
     /// # Errors
     /// [`EngineError::InvalidInput`] when the rows do not fit the table.
@@ -49,7 +49,7 @@ impl Run {
         index: u64,
         kind: WriteKind,
         rows: &RecordBatch,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Keys)> {
         let batch = stored_columns(layout, kind, rows)?;
         let count = batch.num_rows();
         let (keys, order) = layout.codec.encode_sorted(&batch)?;
@@ -66,10 +66,10 @@ impl Run {
             Some(order) => take_record_batch(&batch, &order)?,
             None => batch,
         };
-        let sorted = folded(layout, Sorted { batch, keys })?;
+        let sorted = folded(layout, Sorted { batch, keys: keys.clone() })?;
         let (first, last) = (sorted.keys.first(), sorted.keys.last());
         first.into_iter().chain(last).try_for_each(|key| check_range(layout, key))?;
-        Self::new(layout, sorted)
+        Ok((Self::new(layout, sorted)?, keys))
     }
 
     /// Checks that [`Run::of_write`] would accept these rows; does not sort them.
@@ -123,11 +123,6 @@ impl Run {
 
     pub(crate) fn rows(&self) -> usize {
         self.sorted.batch.num_rows()
-    }
-
-    /// Keys of the rows, in order.
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.sorted.keys
     }
 
     /// First and last key; a run is never empty.

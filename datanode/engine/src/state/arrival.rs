@@ -140,10 +140,11 @@ impl Partition {
         let mut offered = Recorded::from_bytes(state)?;
         let local = self.config();
         let config = &offered.config;
-        if (config.partition, config.table) != (local.partition, local.table) {
+        // The table may be another one: a copy that takes the place of its source exchanges its partitions with it.
+        if config.partition != local.partition {
             return Err(EngineError::InvalidInput(format!(
-                "partition {} of table {} is offered to partition {} of table {}",
-                config.partition, config.table, local.partition, local.table
+                "partition {} is offered to partition {}",
+                config.partition, local.partition
             )));
         }
         let Some(durable) = offered.durable.clone() else {

@@ -372,6 +372,8 @@ mod tests {
                 options: TableOptions::default(),
                 next_column: ColumnId(3),
                 schema_on_write: false,
+                checks: Vec::new(),
+                view: None,
             }),
             join: false,
         };

@@ -241,7 +241,7 @@ impl Partition {
     /// Columns are named by storage name; rows of a placed table contain their placement
     /// ([`partita_proto::key::PLACEMENT_COLUMN`]); columns that the table does not have are ignored, because they may
     /// have been dropped since the entry was made. Never waits for a disk. Returns the keys of the written rows, each
-    /// batch's in order.
+    /// batch's in order, also of rows that a later one of the same batch replaces.
     ///
     /// # Errors
     /// As [`Partition::check`]; nothing was changed then, and the entry may not be skipped.
@@ -261,8 +261,8 @@ impl Partition {
         let now_ms = self.clock.now_ms();
         let mut active = version.active.clone();
         for (kind, rows) in writes {
-            let run = Run::of_write(&version.layout, index, *kind, rows)?;
-            keys.push(run.keys().clone());
+            let (run, written) = Run::of_write(&version.layout, index, *kind, rows)?;
+            keys.push(written);
             active = active.with(&version.layout, run, now_ms)?;
         }
         // Only the holder of `applying` changes memtables and layout, so these are still the current ones.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use futures::TryStreamExt;
 use partita_proto::rule::Comparison;
 use partita_proto::schema::TableSchema;
+use partita_proto::service::{FirstByTime, KeyOrder};
 
 use super::*;
 
@@ -464,6 +465,116 @@ async fn whoever_reads_a_partition_that_is_removed_does_not_take_its_files_for_d
     remove().unwrap();
     let refused = read().await.map(|found| found.rows);
     assert!(matches!(refused, Err(partita_proto::Error::Unavailable(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_first_rows_by_time_are_found_near_their_end() {
+    for options in [last_row(), append()] {
+        let mut fixture = Fixture::series(options).await;
+        for host in ["a", "b"] {
+            fixture.put(&ALL[..3], &minutes(host, 300));
+        }
+        fixture.flush().await.unwrap();
+        for (descending, minute) in [(true, 299), (false, 0)] {
+            let first_by_time = Some(FirstByTime { rows: 2, descending });
+            let scan = Scan { first_by_time, parallelism: 1, ..fixture.scan(&ALL, &[]) };
+            let found = collect(&fixture.partition, scan).await.unwrap();
+            for host in ["a", "b"] {
+                let first = vec![text(host), ts(minute * 60_000), int(minute), Value::Null];
+                assert!(found.rows.contains(&first), "{first:?} in {:?}", found.rows);
+            }
+            let scanned = found.stats.rows_scanned.load(Ordering::Relaxed);
+            assert!(scanned <= 60, "{scanned} of 600 rows were read");
+            assert!(found.rows.len() <= 4, "{:?}", found.rows);
+        }
+        // Rows that a domain on a field excludes do not count.
+        let early = [("a", Domain::compare(Comparison::Less, int(3)))];
+        let first_by_time = Some(FirstByTime { rows: 2, descending: true });
+        let scan = Scan { first_by_time, ..fixture.scan(&ALL, &early) };
+        let found = collect(&fixture.partition, scan).await.unwrap().rows;
+        assert_eq!(found.iter().filter(|row| row[2] == int(2)).count(), 2, "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_in_key_order_reads_little_beyond_its_limit() {
+    for options in [last_row(), append()] {
+        let mut fixture = Fixture::series(options).await;
+        for host in ["a", "b", "c"] {
+            fixture.put(&ALL[..3], &minutes(host, 300));
+        }
+        fixture.flush().await.unwrap();
+        fixture.put(&ALL[..3], &[row("b", 300 * 60_000, 300)]);
+        let only_b = [("host", Domain::point(text("b")))];
+        for (order, ends) in [(KeyOrder::ASCENDING, ["a", "b"]), (KeyOrder::DESCENDING, ["c", "b"])]
+        {
+            let ordered = |domains: &[(&str, Domain)], limit| Scan {
+                order: Some(order),
+                limit,
+                ..fixture.scan(&ALL, domains)
+            };
+            // One series lies in windows that follow each other.
+            let found = collect(&fixture.partition, ordered(&only_b, Some(2))).await.unwrap();
+            assert_eq!(found.order, Some(order));
+            let minutes = if order.descending { [300, 299] } else { [0, 1] };
+            let expected = minutes.map(|minute| row("b", minute * 60_000, minute));
+            let stream: Vec<Row> = found.streams[0].iter().map(|row| row[..3].to_vec()).collect();
+            assert_eq!(stream, expected);
+            let scanned = found.stats.rows_scanned.load(Ordering::Relaxed);
+            assert!(scanned <= 60, "{scanned} of 901 rows were read");
+            // All series: windows are merged.
+            let found = collect(&fixture.partition, ordered(&[], None)).await.unwrap();
+            let stream = &found.streams[0];
+            assert_eq!((stream.len(), found.order), (901, Some(order)));
+            assert_eq!([&stream[0][0], &stream[300][0]], [&text(ends[0]), &text(ends[1])]);
+            let keys: Vec<&[Value]> = stream.iter().map(|row| &row[..2]).collect();
+            assert!(match order.descending {
+                false => keys.is_sorted(),
+                true => keys.iter().rev().is_sorted(),
+            });
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_many_windows_only_a_few_rows_are_in_key_order() {
+    let hour = Some(std::time::Duration::from_secs(3600));
+    for options in [last_row(), append()] {
+        let options = TableOptions { time_window: hour, ..options };
+        let mut fixture = Fixture::series(options).await;
+        for host in ["a", "b"] {
+            fixture.put(&ALL[..3], &minutes(host, 600));
+        }
+        fixture.flush().await.unwrap();
+        assert_eq!(fixture.partition.stats().files, 10);
+        let early = [("a", Domain::compare(Comparison::Less, int(3)))];
+        for (order, first, first_early) in [
+            (KeyOrder::ASCENDING, [("a", 0), ("a", 1)], [("a", 2), ("b", 0)]),
+            (KeyOrder::DESCENDING, [("b", 599), ("b", 598)], [("b", 0), ("a", 2)]),
+        ] {
+            let ordered = |domains: &[(&str, Domain)], limit| Scan {
+                order: Some(order),
+                limit,
+                ..fixture.scan(&ALL, domains)
+            };
+            let rows = |rows: [(&str, i64); 2]| {
+                rows.map(|(host, minute)| row(host, minute * 60_000, minute)).to_vec()
+            };
+            let stream = |found: &Collected| -> Vec<Row> {
+                found.streams[0].iter().map(|row| row[..3].to_vec()).collect()
+            };
+            let found = collect(&fixture.partition, ordered(&[], Some(2))).await.unwrap();
+            assert_eq!(found.order, Some(order));
+            assert_eq!(stream(&found), rows(first));
+            // Rows that a domain on a field excludes do not count.
+            let found = collect(&fixture.partition, ordered(&early, Some(4))).await.unwrap();
+            assert_eq!(found.order, Some(order));
+            assert_eq!(stream(&found)[2..], rows(first_early));
+            // All rows would have to be merged from too many files.
+            let found = collect(&fixture.partition, ordered(&[], None)).await.unwrap();
+            assert_eq!((found.order, found.rows.len()), (None, 1200));
+        }
+    }
 }
 
 #[tokio::test]

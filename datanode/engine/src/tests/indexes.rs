@@ -361,7 +361,7 @@ async fn damage_to_a_segment_is_an_error_that_names_the_file() {
 
 const HOUR: i64 = 3_600_000;
 /// Types of fields.
-const TYPES: [ColumnType; 17] = [
+const TYPES: [ColumnType; 19] = [
     ColumnType::Bool,
     ColumnType::Int8,
     ColumnType::Int16,
@@ -378,6 +378,8 @@ const TYPES: [ColumnType; 17] = [
     ColumnType::String,
     ColumnType::Binary,
     ColumnType::Date,
+    ColumnType::Uuid,
+    ColumnType::Time,
     MILLIS,
 ];
 const TEXTS: [&str; 12] = [
@@ -482,6 +484,8 @@ fn value_of(column_type: ColumnType, number: u8) -> Value {
         ColumnType::String => text(TEXTS[usize::from(number) % TEXTS.len()]),
         ColumnType::Binary => Value::Binary(vec![small, 0]),
         ColumnType::Date => Value::Date(i32::from(small) - 3),
+        ColumnType::Uuid => Value::Binary(vec![small; 16]),
+        ColumnType::Time => int(i64::from(small)),
         ColumnType::Timestamp(..) => ts(i64::from(small) - 3),
     }
 }

@@ -33,7 +33,7 @@ use partita_proto::range::TypedRange;
 use partita_proto::schema::{
     Column, ColumnType, MergeMode, Semantic, TableOptions, TableSchema, Unit,
 };
-use partita_proto::service::WriteKind;
+use partita_proto::service::{KeyOrder, WriteKind};
 use partita_proto::value::Value;
 
 use crate::{EngineError, EngineOptions, LocalStore, Partition, PartitionConfig, Scan};
@@ -63,6 +63,7 @@ pub(super) fn column(id: u32, name: &str, column_type: ColumnType, semantic: Sem
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }
@@ -82,6 +83,8 @@ pub(super) fn series_schema(options: TableOptions) -> TableSchema {
         options,
         next_column: ColumnId(5),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     }
 }
 
@@ -213,6 +216,8 @@ impl Fixture {
             range: None,
             newest_only: false,
             probes: Vec::new(),
+            first_by_time: None,
+            order: None,
         }
     }
 }
@@ -249,7 +254,7 @@ pub(super) struct Collected {
     /// Of all streams, sorted by value.
     pub(super) rows: Vec<Row>,
     pub(super) streams: Vec<Vec<Row>>,
-    pub(super) sorted: bool,
+    pub(super) order: Option<KeyOrder>,
     pub(super) stats: Arc<partita_proto::service::ScanStats>,
 }
 
@@ -272,7 +277,7 @@ pub(super) async fn collect(
     let streams = futures::future::try_join_all(streams).await?;
     let mut rows: Vec<Row> = streams.concat();
     rows.sort();
-    Ok(Collected { rows, streams, sorted: scanned.sorted, stats: scanned.stats })
+    Ok(Collected { rows, streams, order: scanned.order, stats: scanned.stats })
 }
 
 pub(super) fn rows_of(batch: &RecordBatch) -> Vec<Row> {

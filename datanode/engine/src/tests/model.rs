@@ -11,7 +11,7 @@ use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::rule::Comparison;
 use partita_proto::schema::{ColumnType, Semantic, TableSchema};
-use partita_proto::service::WriteKind;
+use partita_proto::service::{FirstByTime, KeyOrder, WriteKind};
 use partita_proto::value::Value;
 use proptest::prelude::*;
 
@@ -529,17 +529,127 @@ impl Test {
         let limit = limit.map(usize::from);
         self.compare(self.model(), domains, wanted, parallelism, limit).await;
         self.compare_newest(domains).await;
+        for descending in [false, true] {
+            let first = FirstByTime { rows: limit.unwrap_or(2).max(1), descending };
+            self.compare_first(domains, first, parallelism).await;
+            for nulls_apart in [false, true] {
+                let order = KeyOrder { descending, nulls_apart };
+                self.compare_ordered(domains, order, limit).await;
+            }
+        }
     }
 
-    /// A scan for the newest rows returns those of all series; all others that it returns are rows too, each once.
-    async fn compare_newest(&self, domains: &[(u8, DomainOf)]) {
-        let named: BTreeMap<&str, Domain> = domains
+    /// A scan in key order returns all rows in one stream, or as many of the first ones as its limit says.
+    async fn compare_ordered(
+        &self,
+        domains: &[(u8, DomainOf)],
+        order: KeyOrder,
+        limit: Option<usize>,
+    ) {
+        let (named, columns) = self.named(domains);
+        let names: Vec<&str> = columns.iter().map(|column| NAMES[*column]).collect();
+        let contains = |row: &[Value; 6]| {
+            let mut values = NAMES.iter().zip(row);
+            values.all(|(name, value)| named.get(name).is_none_or(|d| d.contains(value)))
+        };
+        let rows = self.model().rows().filter(contains);
+        let mut all: Vec<Row> =
+            rows.map(|row| columns.iter().map(|column| row[*column].clone()).collect()).collect();
+        let named_domains = named.clone();
+        let named: Vec<_> = named.into_iter().collect();
+        let mut scan = self.fixture.scan(&names, &named);
+        (scan.order, scan.limit) = (Some(order), limit);
+        let found = collect(&self.fixture.partition, scan).await.unwrap();
+        // Too many sources may overlap.
+        if found.order != Some(order) {
+            return;
+        }
+        assert_eq!(found.streams.len(), 1);
+        all.sort();
+        if limit.is_none() {
+            assert_eq!(found.rows, all, "domains {named:?}, {order:?}");
+        }
+        if self.shape.hash {
+            return;
+        }
+        // NULLs of the first column that is not bound come last, if they are apart.
+        let is_bound = |column: &usize| {
+            let points = named_domains.get(NAMES[*column]).and_then(|domain| domain.as_points(1));
+            points.is_some_and(|points| points.len() == 1)
+        };
+        let key_columns = columns.iter().filter(|column| **column < 3);
+        let apart = key_columns.clone().position(|column| !is_bound(column));
+        if let Some(position) = apart.filter(|_| order.nulls_apart) {
+            all.sort_by_key(|row| row[position].is_null());
+        }
+        let key_length = columns.iter().filter(|column| **column < 3).count();
+        let key = |row: &Row| row[..key_length].to_vec();
+        let mut keys: Vec<Vec<Value>> = all.iter().map(key).collect();
+        if order.descending {
+            keys.reverse();
+        }
+        keys.truncate(limit.unwrap_or(usize::MAX));
+        let found: Vec<Vec<Value>> = found.streams[0].iter().map(key).collect();
+        assert_eq!(found, keys, "domains {named:?}, {order:?}, limit {limit:?}");
+    }
+
+    /// A scan for the first rows by time returns these, with all rows of the last one's time; all others that it returns
+    /// are rows too, each once.
+    async fn compare_first(
+        &self,
+        domains: &[(u8, DomainOf)],
+        first: FirstByTime,
+        parallelism: usize,
+    ) {
+        let (named, columns) = self.named(domains);
+        let names: Vec<&str> = columns.iter().map(|column| NAMES[*column]).collect();
+        let tick = |row: &Row| row[columns.iter().position(|column| *column == 2).unwrap()].clone();
+        let contains = |row: &[Value; 6]| {
+            let mut values = NAMES.iter().zip(row);
+            values.all(|(name, value)| named.get(name).is_none_or(|d| d.contains(value)))
+        };
+        let rows = self.model().rows().filter(contains);
+        let mut all: Vec<Row> =
+            rows.map(|row| columns.iter().map(|column| row[*column].clone()).collect()).collect();
+        let mut ticks: Vec<Value> = all.iter().map(tick).collect();
+        ticks.sort();
+        if first.descending {
+            ticks.reverse();
+        }
+        let is_first = |row: &&Row| match ticks.get(first.rows - 1) {
+            Some(last) if first.descending => tick(row) >= *last,
+            Some(last) => tick(row) <= *last,
+            None => true,
+        };
+        let named: Vec<_> = named.into_iter().collect();
+        let mut scan = self.fixture.scan(&names, &named);
+        scan.parallelism = parallelism;
+        scan.first_by_time = Some(first);
+        let found = collect(&self.fixture.partition, scan).await.unwrap().rows;
+        all.sort();
+        let mut rest = all.iter();
+        for row in &found {
+            assert!(rest.any(|other| other == row), "{row:?} is no row, or came twice");
+        }
+        let found: Vec<&Row> = found.iter().filter(is_first).collect();
+        let expected: Vec<&Row> = all.iter().filter(is_first).collect();
+        assert_eq!(found, expected, "domains {named:?}, {first:?}");
+    }
+
+    /// Domains by name, and the positions of the columns that the table has.
+    fn named(&self, domains: &[(u8, DomainOf)]) -> (BTreeMap<&'static str, Domain>, Vec<usize>) {
+        let named = domains
             .iter()
             .map(|(column, domain)| (NAMES[usize::from(*column) % NAMES.len()], domain))
             .map(|(name, domain)| (name, domain_of(name, domain)))
             .filter(|(name, _)| self.has(name))
             .collect();
-        let columns: Vec<usize> = (0..NAMES.len()).filter(|at| self.has(NAMES[*at])).collect();
+        (named, (0..NAMES.len()).filter(|at| self.has(NAMES[*at])).collect())
+    }
+
+    /// A scan for the newest rows returns those of all series; all others that it returns are rows too, each once.
+    async fn compare_newest(&self, domains: &[(u8, DomainOf)]) {
+        let (named, columns) = self.named(domains);
         let names: Vec<&str> = columns.iter().map(|column| NAMES[*column]).collect();
         let contains = |row: &[Value; 6]| {
             let mut values = NAMES.iter().zip(row);
@@ -610,7 +720,7 @@ impl Test {
                 }
             }
         }
-        if found.sorted && !self.shape.hash {
+        if found.order.is_some() && !self.shape.hash {
             for stream in &found.streams {
                 let keys = |row: &Row| -> Option<[Value; 3]> {
                     let value = |name: &str| {

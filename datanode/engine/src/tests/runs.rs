@@ -78,7 +78,8 @@ fn run_of(layout: &Layout, config: &PartitionConfig, seq: u64, write: &Write) ->
             (WriteKind::Delete, batch(config, &["host", "ts"], &rows))
         }
     };
-    Arc::new(Run::of_write(layout, seq, kind, &rows).unwrap())
+    let (run, _) = Run::of_write(layout, seq, kind, &rows).unwrap();
+    Arc::new(run)
 }
 
 /// The versions that a write brings.
@@ -193,7 +194,7 @@ proptest! {
         prop_assert_eq!(&rows_in(&merged, &config), &expected);
         // Its keys are those of its rows.
         let keys = layout.codec.encode(&merged.sorted.batch).unwrap();
-        prop_assert!(keys.iter().eq(merged.keys().iter()));
+        prop_assert!(keys.iter().eq(merged.sorted.keys.iter()));
 
         // Some of them first, then the rest with what came of those.
         let cut = cut.index(runs.len());
@@ -202,6 +203,20 @@ proptest! {
         older.extend_from_slice(&runs[cut + 1..]);
         let merged = Run::merged(&layout, &older).unwrap();
         prop_assert_eq!(&rows_in(&merged, &config), &expected);
+    }
+}
+
+#[test]
+fn of_rows_of_one_key_one_is_kept_and_all_are_counted() {
+    let row = |at: i64, value: i64| Row::from([text("host"), ts(at), int(value)]);
+    let rows = [row(7, 1), row(3, 2), row(7, 3), row(7, 4)];
+    for (options, stored) in [(TableOptions::default(), 2), (append(), 4)] {
+        let config = config(series_schema(options), Placement::Range);
+        let layout = Layout::new(Arc::new(config.clone())).unwrap();
+        let rows = batch(&config, &["host", "ts", "a"], &rows);
+        let (run, keys) = Run::of_write(&layout, 1, WriteKind::Put, &rows).unwrap();
+        assert_eq!((run.rows(), keys.len()), (stored, 4));
+        assert!(keys.is_sorted());
     }
 }
 
@@ -215,8 +230,9 @@ fn a_run_of_few_rows_of_a_large_batch_keeps_only_these_in_memory() {
         let row = |at: i64| Row::from([text("host"), ts(sign * at), int(at), value(at)]);
         let rows: Vec<Row> = (0..1000).map(row).collect();
         let large = batch(&config, &["host", "ts", "a", "b"], &rows);
-        let run = Run::of_write(&layout, 1, WriteKind::Put, &large.slice(500, 64)).unwrap();
-        let own = crate::rows::run::own_bytes(&run.sorted.batch) + run.keys().size_bytes();
+        let (run, keys) = Run::of_write(&layout, 1, WriteKind::Put, &large.slice(500, 64)).unwrap();
+        assert_eq!(keys.len(), 64);
+        let own = crate::rows::run::own_bytes(&run.sorted.batch) + run.sorted.keys.size_bytes();
         assert!(run.bytes <= 2 * own as u64, "{} for {own}", run.bytes);
         let stored = &config.schema.column("b").unwrap().storage_name;
         let column = run.sorted.batch.column_by_name(stored).unwrap();

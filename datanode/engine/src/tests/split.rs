@@ -91,6 +91,8 @@ async fn read(partition: &Partition) -> Vec<Row> {
         range: None,
         newest_only: false,
         probes: Vec::new(),
+        first_by_time: None,
+        order: None,
     };
     collect(partition, scan).await.unwrap().rows
 }

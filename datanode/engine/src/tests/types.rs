@@ -41,6 +41,13 @@ fn types() -> Vec<(ColumnType, Vec<Value>)> {
                 .to_vec(),
         ),
         (ColumnType::Date, [i32::MIN, -1, 0, i32::MAX].map(Value::Date).to_vec()),
+        (ColumnType::Time, [0, 1, 43_200_000_000, 86_399_999_999].map(int).to_vec()),
+        (
+            ColumnType::Uuid,
+            [[0; 16], [1; 16], [0x7F; 16], [0x80; 16], [0xFF; 16]]
+                .map(|bytes| Value::Binary(bytes.to_vec()))
+                .to_vec(),
+        ),
         (ColumnType::Timestamp(Unit::Second, false), times.clone()),
         (ColumnType::Timestamp(Unit::Nanosecond, true), times),
     ]
@@ -83,6 +90,8 @@ async fn check(column_type: ColumnType, values: &[Value], domain: Domain, in_key
         options: last_row(),
         next_column: ColumnId(3),
         schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
     };
     let mut fixture = Fixture::new(config(schema, Placement::Range)).await;
     let rows: Vec<Row> =

@@ -1,10 +1,14 @@
 //! Statements that give a table another key design.
 //!
-//! Only what is safe beside writers is printed: a table that keeps every row is placed otherwise where it is, ranges
-//! are cut, and otherwise a table of the other design is created beside the old one, which no statement touches.
+//! A table that gets another key by range is cut at once, where the sampled load is divided: its only partition would be
+//! hot as soon as it has its new key.
 //!
-//! Invariant: a new table has the same columns, options and key columns, so that every row keeps its identity; only the
-//! order of the key and the placement differ.
+//! Only what is safe beside writers is printed: a table that keeps every row is placed otherwise where it is, ranges
+//! are cut, and otherwise the table is re-keyed. One whose rows lie in two tables, because it was repartitioned, cannot
+//! be: then a table of the other design is created beside it, which no statement touches.
+//!
+//! Invariant: the table has the same columns, options and key columns then, so that every row keeps its identity; only
+//! the order of the key and the placement differ.
 
 use std::sync::Arc;
 
@@ -89,6 +93,10 @@ fn named(
     cuts: &[Bound],
     name_of: fn(&Table) -> String,
 ) -> Option<Script> {
+    // The key of a table without one has no column that a statement could name.
+    if table.schema.is_keyless() {
+        return None;
+    }
     let key = &table.schema.key;
     let ids = |columns: &[usize]| -> Option<Vec<ColumnId>> {
         columns.iter().map(|position| key.get(*position).copied()).collect()
@@ -118,8 +126,12 @@ fn named(
             _ => {}
         }
     }
-    // Any other key or placement is that of another table. A materialized copy has no rows of its own to be written to one.
+    // A materialized copy has the rows of its source, and is made with another key as another copy.
     if table.copy.is_some() {
+        return None;
+    }
+    let is_same_key = order == *key;
+    if is_same_key && placement == table.placement {
         return None;
     }
     let mut schema = table.schema.as_ref().clone();
@@ -133,10 +145,41 @@ fn named(
         partitions: Arc::new(map),
         ..table.clone()
     };
+    if table.former.is_none() && table.succeeded_by.is_none() {
+        let clauses = rekeyed(&new_table, design, is_same_key);
+        return Some(Script::complete(format!("ALTER TABLE {} {clauses};", name_of(table))));
+    }
     let create = create_table_sql(&new_table);
     let definition = create.strip_prefix(&format!("CREATE TABLE {}", quote(&new_table.name)))?;
     let create = format!("CREATE TABLE {}{definition}", name_of(&new_table));
     Some(Script::beside(&create, &table.name))
+}
+
+/// Clauses of ALTER TABLE that lead to the key and the placement of a table.
+fn rekeyed(table: &Table, design: &Design, is_same_key: bool) -> String {
+    let key = quote_list(table.schema.key_columns().map(|column| column.name.as_str()));
+    match design {
+        Design::Hash { buckets, .. } => {
+            // The design names columns by their numbers in the present key, the placement by their ids.
+            let hashed = match &table.placement {
+                Placement::Hash { columns } => columns.as_slice(),
+                Placement::Range | Placement::Rules { .. } => &[],
+            };
+            let columns = hashed.iter().filter_map(|id| table.schema.column_by_id(*id));
+            let columns = quote_list(columns.map(|column| column.name.as_str()));
+            let placed = format!("PARTITION BY HASH ({columns}) PARTITIONS {buckets}");
+            if is_same_key { placed } else { format!("PRIMARY KEY ({key}) {placed}") }
+        }
+        Design::Range { .. } => {
+            let starts = table.partitions.routes().iter().skip(1);
+            let cuts: Vec<String> =
+                starts.filter_map(|route| bound_text(table, &route.range.start)).collect();
+            match cuts.is_empty() {
+                true => format!("PRIMARY KEY ({key})"),
+                false => format!("PRIMARY KEY ({key}) SPLIT AT ({})", cuts.join(", ")),
+            }
+        }
+    }
 }
 
 /// Statement that cuts a table at those of some bounds at which it is not cut yet; `None` if there are none.

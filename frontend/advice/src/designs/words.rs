@@ -46,8 +46,8 @@ pub fn remedy(class: Class) -> Option<&'static str> {
         Class::ScanBound => "make scans more selective: filter by the first key columns",
         Class::Unsplittable => "place rows by hash, or begin the key with a column of more values",
         Class::ReadHot => {
-            "cache these rows at the clients, add an index or a materialized copy that the queries can use, or read less \
-             often"
+            "its followers answer reads too: raise replication_factor for more of them; or cache these rows at the clients, \
+             add an index or a materialized copy that the queries can use, or read less often"
         }
         Class::Unknown => return None,
     })

@@ -91,7 +91,7 @@ pub(crate) fn tables(
 ) -> Result<RecordBatch, arrow_flight::error::FlightError> {
     let mut tables = command.into_builder();
     for table in catalog.tables.values().flat_map(|tables| tables.values()) {
-        let schema = outer_schema(&table.schema.arrow());
+        let schema = outer_schema(&table.schema.shown_arrow());
         tables.append(CATALOG, &table.database, &table.name, TABLE, &schema)?;
     }
     tables.build()
@@ -122,7 +122,10 @@ pub(crate) fn primary_keys(
     let ours = command.catalog.as_deref().is_none_or(|name| name.is_empty() || name == CATALOG);
     let table = catalog.table(database, &command.table).filter(|_| ours);
     let names: Vec<_> = table
-        .map(|table| table.schema.key_columns().map(|column| column.name.clone()).collect())
+        .map(|table| {
+            let key = table.schema.key_columns().filter(|column| !column.is_hidden());
+            key.map(|column| column.name.clone()).collect()
+        })
         .unwrap_or_default();
     let repeat = |value: &str| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(names.iter().map(|_| value)))

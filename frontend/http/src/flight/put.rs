@@ -222,6 +222,7 @@ fn new_table(
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         });
@@ -238,11 +239,15 @@ fn new_table(
             options: TableOptions { append_mode: true, ..TableOptions::default() },
             next_column: ColumnId(next),
             schema_on_write: false,
+            checks: Vec::new(),
+            view: None,
         },
         placement: Placement::Range,
         cuts: Vec::new(),
         owner,
         copy_of: None,
+        rekeys: false,
+        sequences: Vec::new(),
     })
 }
 

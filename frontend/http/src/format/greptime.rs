@@ -2,7 +2,7 @@
 //!
 //! Timestamps and dates are integers in the column's unit, which the schema names; integers are written exactly (also
 //! those beyond 2^53, which JavaScript reads inexactly); NaN and infinities, which JSON does not have, are NULL;
-//! decimals are strings.
+//! decimals and UUIDs are strings.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use partita_frontend::uuid_texts;
+use partita_proto::schema::UUID;
 
 use super::Encoder;
 
@@ -83,6 +85,7 @@ fn type_name(data_type: &DataType) -> String {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "String".to_owned(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "Binary".to_owned(),
         DataType::Date32 | DataType::Date64 => "Date".to_owned(),
+        &UUID => "Uuid".to_owned(),
         DataType::Timestamp(unit, _) => format!("Timestamp{}", unit_name(*unit)),
         DataType::Duration(unit) => format!("Duration{}", unit_name(*unit)),
         DataType::Decimal128(precision, scale) => format!("Decimal128({precision}, {scale})"),
@@ -146,6 +149,7 @@ impl<'a> Cells<'a> {
             | DataType::LargeUtf8
             | DataType::Utf8View
             | DataType::Dictionary(..) => Self::String(cast(array, &DataType::Utf8View)?),
+            &UUID => Self::String(uuid_texts(array.as_ref())),
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView

@@ -18,7 +18,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
 use super::Encoder;
-use super::shown::check_shown;
+use super::shown::{check_shown, with_texts};
 
 /// Maximum memory of the rows of one drawn table.
 const PRETTY_BYTES_MAX: usize = 32 << 20;
@@ -38,6 +38,7 @@ impl Encoder for JsonArray {
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
         check_shown(batch)?;
+        let batch = &with_texts(batch)?;
         let mut writer = ArrayWriter::new(Vec::new());
         writer.write(batch)?;
         writer.finish()?;
@@ -71,6 +72,7 @@ impl Encoder for JsonLines {
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
         check_shown(batch)?;
+        let batch = &with_texts(batch)?;
         let mut writer = LineDelimitedWriter::new(Vec::new());
         writer.write(batch)?;
         writer.finish()?;
@@ -114,7 +116,7 @@ impl Encoder for Csv {
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
         check_shown(batch)?;
-        Self::write(batch, false)
+        Self::write(&with_texts(batch)?, false)
     }
 
     fn end(&mut self) -> Result<Vec<u8>, ArrowError> {
@@ -214,7 +216,7 @@ pub(crate) struct Pretty {
 
 impl Encoder for Pretty {
     fn begin(&mut self, schema: &SchemaRef) -> Result<Vec<u8>, ArrowError> {
-        self.batches.push(RecordBatch::new_empty(Arc::<Schema>::clone(schema)));
+        self.batches.push(with_texts(&RecordBatch::new_empty(Arc::<Schema>::clone(schema)))?);
         Ok(Vec::new())
     }
 
@@ -227,7 +229,7 @@ impl Encoder for Pretty {
                     .to_owned(),
             ));
         }
-        self.batches.push(batch.clone());
+        self.batches.push(with_texts(batch)?);
         Ok(Vec::new())
     }
 

@@ -1,14 +1,18 @@
-//! Checks for values that cannot be written as text.
+//! Checks for values that cannot be written as text, and the texts of those that Arrow would write otherwise.
 //!
 //! A time beyond the calendar has no text, and Arrow's writers would write an error text in its place, as if it were
 //! the value. Here it is an error of the response.
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use partita_frontend::uuid_texts;
+use partita_proto::schema::UUID;
 
 /// Refuses rows with a value that cannot be written as text.
 ///
@@ -18,9 +22,33 @@ pub(crate) fn check_shown(batch: &RecordBatch) -> Result<(), ArrowError> {
     batch.columns().iter().try_for_each(check)
 }
 
+/// The rows with UUIDs as texts: Arrow's writers know only their bytes.
+///
+/// # Errors
+/// Those of Arrow, which do not occur.
+pub(crate) fn with_texts(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = batch.schema();
+    if schema.fields().iter().all(|field| *field.data_type() != UUID) {
+        return Ok(batch.clone());
+    }
+    let pair = |(field, column): (&FieldRef, &ArrayRef)| {
+        if *field.data_type() != UUID {
+            return (Arc::clone(field), Arc::clone(column));
+        }
+        let field = field.as_ref().clone().with_data_type(DataType::Utf8View);
+        (Arc::new(field), uuid_texts(column.as_ref()))
+    };
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
+        schema.fields().iter().zip(batch.columns()).map(pair).unzip();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
 fn check(array: &ArrayRef) -> Result<(), ArrowError> {
     let rows: Vec<usize> = match array.data_type() {
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => extremes(array)?,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Time64(_) => {
+            extremes(array)?
+        }
         data_type if data_type.is_nested() && may_hold_times(data_type) => {
             (0..array.len()).collect()
         }
@@ -44,7 +72,7 @@ fn extremes(array: &ArrayRef) -> Result<Vec<usize>, ArrowError> {
 
 fn may_hold_times(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => true,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Time64(_) => true,
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::FixedSizeList(field, _)
@@ -56,15 +84,31 @@ fn may_hold_times(data_type: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{Date32Array, TimestampNanosecondArray, TimestampSecondArray};
+    use arrow::array::{
+        Date32Array, FixedSizeBinaryBuilder, TimestampNanosecondArray, TimestampSecondArray,
+    };
 
     use super::*;
 
     fn shown(array: impl Array + 'static) -> bool {
         let array: ArrayRef = Arc::new(array);
         check_shown(&RecordBatch::try_from_iter([("a", array)]).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn uuids_are_texts_and_other_columns_stay() {
+        let mut uuids = FixedSizeBinaryBuilder::new(16);
+        uuids.append_value([0xA0; 16]).unwrap();
+        uuids.append_null();
+        let columns: [(&str, ArrayRef); 2] =
+            [("id", Arc::new(uuids.finish())), ("d", Arc::new(Date32Array::from(vec![1, 2])))];
+        let batch = RecordBatch::try_from_iter_with_nullable(
+            columns.map(|(name, column)| (name, column, true)),
+        );
+        let batch = with_texts(&batch.unwrap()).unwrap();
+        let texts: Vec<_> = batch.column(0).as_string_view().iter().collect();
+        assert_eq!(texts, [Some("a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0"), None]);
+        assert_eq!(batch.column(1).data_type(), &DataType::Date32);
     }
 
     #[test]

@@ -435,6 +435,7 @@ mod with_a_table {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         }
@@ -449,6 +450,8 @@ mod with_a_table {
             key,
             options: TableOptions::default(),
             schema_on_write,
+            checks: Vec::new(),
+            view: None,
         };
         schema.validate().unwrap();
         let codec = KeyCodec::new(&schema, &Placement::Range).unwrap();

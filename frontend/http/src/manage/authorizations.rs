@@ -375,7 +375,8 @@ mod tests {
     fn catalog() -> Catalog {
         let (id, name) = (DatabaseId(0xab), "b".to_owned());
         let owner = BOOTSTRAP_ROLE;
-        let database = Database { id, name: name.clone(), ttl: None, owner, explicit: false };
+        let database =
+            Database { id, name: name.clone(), ttl: None, owner, explicit: false, comment: None };
         Catalog { databases: [(name, Arc::new(database))].into(), ..Catalog::default() }
     }
 

@@ -295,6 +295,7 @@ mod tests {
             ttl: None,
             owner: RoleId(owner),
             explicit: false,
+            comment: None,
         };
         let catalog_of = |database: Database| {
             let mut catalog = Catalog::default();

@@ -182,7 +182,7 @@ fn checked_name(kind: &str, name: &str) -> Result<String, Failure> {
 
 /// A measurement's schema as clients see it.
 fn shown(client: &Client<'_>, database: &Database, table: &Table) -> Value {
-    let columns: Vec<_> = table.schema.columns.iter().map(ColumnBody::of).collect();
+    let columns: Vec<_> = table.schema.shown().map(ColumnBody::of).collect();
     let epoch = time_text(0);
     let mut schema = json!({
         "id": id_text(table.id.0),

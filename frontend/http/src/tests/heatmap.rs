@@ -11,6 +11,8 @@ use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::load::{
     Busy, HeatmapRequest, LoadReport, PartitionLoad, Rates, ShownReason, SplitEvent, Verdict,
 };
+use partita_proto::range::Bound;
+use partita_proto::value::Value;
 use serde_json::json;
 
 use super::Api;
@@ -206,6 +208,7 @@ async fn metrics_tell_of_load_in_a_bounded_number_of_series() {
         "partita_splits_total{reason=\"load\"} 1\n",
         "partita_splits_in_vain_total 1\n",
         "partita_detector_verdict{table=\"home\",class=\"MOVING_RIGHT\"} 1\n",
+        "class=\"MOVING_RIGHT\",key=\"\"} 0.9\n",
         "partita_top_partition_rho{slot=\"1\"} 0.9\n",
         "partita_top_partition_reads_rho{slot=\"1\"} 0.25\n",
         "partita_partitions_by_standing{standing=\"idle\"} 500\n",
@@ -218,6 +221,21 @@ async fn metrics_tell_of_load_in_a_bounded_number_of_series() {
 }
 
 #[tokio::test]
+async fn an_alarm_names_table_partition_class_and_key() {
+    let api = hot().await;
+    let key = Bound { placement: None, key: vec![Value::String("k".to_owned())] };
+    let verdict = Verdict { class: Class::HotKey, hot_key: Some(key), ..Verdict::default() };
+    api.fake.load.lock().partitions[0].verdict = Some(verdict);
+    let partition = table(&api).partitions.routes()[0].partition;
+    let (_, body) = raw(&api, "/metrics").await;
+    let text = String::from_utf8(body).unwrap();
+    let wanted = format!(
+        "partita_hot_partition{{table=\"home\",partition=\"{partition}\",class=\"HOT_KEY\",key=\"('k')\"}} 0.9\n"
+    );
+    assert!(text.contains(&wanted), "{wanted} is not in\n{text}");
+}
+
+#[tokio::test]
 async fn a_verdict_on_a_partition_that_carries_its_load_is_no_alarm() {
     for standing in [Standing::Idle, Standing::Healthy, Standing::Busy] {
         let api = hot().await;
@@ -227,6 +245,7 @@ async fn a_verdict_on_a_partition_that_carries_its_load_is_no_alarm() {
         let (_, body) = raw(&api, "/metrics").await;
         let text = String::from_utf8(body).unwrap();
         assert!(!text.contains("partita_detector_verdict{"), "{text}");
+        assert!(!text.contains("partita_hot_partition{"), "{text}");
         let counted =
             format!("partita_partitions_by_standing{{standing=\"{}\"}} 1\n", standing.name());
         assert!(text.contains(&counted), "{text}");

@@ -11,7 +11,6 @@ use partita_frontend::civil::{EPOCH_DAYS, EPOCH_MICROS, per_second};
 use partita_frontend::value_text::{ValueWriter, bytes_of, interval_parts, shown, strings, ticks};
 use partita_frontend::{SqlError, Zone};
 use pgwire::api::Type;
-use pgwire::api::results::FieldFormat;
 
 use super::Column;
 use crate::types;
@@ -102,7 +101,7 @@ pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlErr
                 Ok(())
             })
         }
-        DataType::List(item) => list(array, types::of_field(item).oid(), zone)?,
+        DataType::List(item) => list(array, &types::of_field(item), zone)?,
         // Every value is NULL, so nothing is ever written.
         DataType::Null => Box::new(|_, _| Ok(())),
         _ => shown(array)?,
@@ -191,19 +190,29 @@ pub(super) fn writer_of(
     zone: Zone,
 ) -> Result<ValueWriter, SqlError> {
     match (types::element(described), array.data_type()) {
-        (Some(element), DataType::List(_)) => list(array, element.oid(), zone),
+        (Some(element), DataType::List(_)) => list(array, element, zone),
+        _ if *described == Type::JSONB => Ok(versioned(writer(array, zone)?)),
         _ => writer(array, zone),
     }
 }
 
+/// Writes JSONB: the version of the form, then the text.
+fn versioned(text: ValueWriter) -> ValueWriter {
+    Box::new(move |row, buffer| {
+        buffer.put_u8(types::JSONB_VERSION);
+        text(row, buffer)
+    })
+}
+
 /// Writes arrays: dimensions, whether there is a NULL, the type of the elements, then the elements.
-fn list(array: &ArrayRef, element: u32, zone: Zone) -> Result<ValueWriter, SqlError> {
+fn list(array: &ArrayRef, element: &Type, zone: Zone) -> Result<ValueWriter, SqlError> {
     let lists = array.as_list::<i32>().clone();
     if matches!(lists.values().data_type(), DataType::List(_)) {
         return Err(SqlError::unsupported("a list of lists in the binary format")
             .with_hint("request the result in the text format"));
     }
-    let items = Column::new(lists.values(), FieldFormat::Binary, zone)?;
+    let items = Column::binary(lists.values(), element, zone)?;
+    let element = element.oid();
     Ok(Box::new(move |row, buffer| {
         // An empty array has no dimensions.
         let offsets = lists.value_offsets();

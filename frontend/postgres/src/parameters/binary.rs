@@ -72,7 +72,14 @@ fn natural(
         | Type::CHAR
         | Type::UNKNOWN
         | Type::JSON => ScalarValue::Utf8View(Some(sent_text(bytes)?.to_owned())),
+        Type::JSONB => match bytes.split_first() {
+            Some((&types::JSONB_VERSION, text)) => {
+                ScalarValue::Utf8View(Some(sent_text(text)?.to_owned()))
+            }
+            _ => return Err(Malformed(wire.name().to_owned()).into()),
+        },
         Type::BYTEA => ScalarValue::BinaryView(Some(bytes.to_vec())),
+        Type::UUID => ScalarValue::FixedSizeBinary(16, Some(exactly::<16>(bytes, wire)?.to_vec())),
         Type::DATE => {
             let days = i32::from_be_bytes(exactly(bytes, wire)?);
             if matches!(days, i32::MIN | i32::MAX) {

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Float32Builder, Int16Builder, Int32Builder, ListBuilder,
-    StringBuilder,
+    ArrayRef, BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
+    Int64Builder, ListBuilder, StringBuilder, TimestampMillisecondBuilder,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -19,6 +19,9 @@ use partita_frontend::access::viewer::{Viewer, viewer_of};
 
 use crate::types;
 
+/// The zone of all instants.
+const UTC: &str = "UTC";
+
 /// The type of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -26,11 +29,15 @@ pub(super) enum Kind {
     Oid,
     Int2,
     Int4,
+    Int8,
     Float4,
+    Float8,
     Bool,
     Text,
     /// PostgreSQL's one-byte type `"char"`.
     Char,
+    /// An instant.
+    Time,
     Int2s,
     Oids,
     Texts,
@@ -43,10 +50,15 @@ impl Kind {
             Self::Oid => types::marked_as_oid(Field::new(name, DataType::Int32, true)),
             Self::Int2 => Field::new(name, DataType::Int16, true),
             Self::Int4 => Field::new(name, DataType::Int32, true),
+            Self::Int8 => Field::new(name, DataType::Int64, true),
             Self::Float4 => Field::new(name, DataType::Float32, true),
+            Self::Float8 => Field::new(name, DataType::Float64, true),
             Self::Bool => Field::new(name, DataType::Boolean, true),
             Self::Text => Field::new(name, DataType::Utf8, true),
             Self::Char => types::marked_as_char(Field::new(name, DataType::Utf8, true)),
+            Self::Time => {
+                Field::new(name, DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into())), true)
+            }
             Self::Int2s => Field::new(name, list(DataType::Int16), true),
             Self::Oids => types::marked_as_oid(Field::new(name, list(DataType::Int32), true)),
             Self::Texts => Field::new(name, list(DataType::Utf8), true),
@@ -59,9 +71,12 @@ impl Kind {
 pub(super) enum Cell {
     Null,
     Number(i32),
+    Long(i64),
     Float(f32),
     Flag(bool),
     Text(String),
+    /// Milliseconds since 1970.
+    Time(i64),
     Numbers(Vec<i32>),
     Texts(Vec<String>),
 }
@@ -69,6 +84,12 @@ pub(super) enum Cell {
 impl From<i32> for Cell {
     fn from(value: i32) -> Self {
         Self::Number(value)
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(value: i64) -> Self {
+        Self::Long(value)
     }
 }
 
@@ -193,14 +214,29 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayR
         Kind::Int2 => {
             flat!(Int16Builder::new(), cell => number(cell).and_then(|n| i16::try_from(n).ok()))
         }
+        Kind::Int8 => flat!(Int64Builder::new(), cell => match cell {
+            Cell::Long(number) => Some(*number),
+            _ => None,
+        }),
         Kind::Float4 => flat!(Float32Builder::new(), cell => match cell {
             Cell::Float(float) => Some(*float),
+            _ => None,
+        }),
+        Kind::Float8 => flat!(Float64Builder::new(), cell => match cell {
+            Cell::Float(float) => Some(f64::from(*float)),
             _ => None,
         }),
         Kind::Bool => flat!(BooleanBuilder::new(), cell => match cell {
             Cell::Flag(flag) => Some(*flag),
             _ => None,
         }),
+        Kind::Time => {
+            let builder = TimestampMillisecondBuilder::new().with_timezone(UTC);
+            flat!(builder, cell => match cell {
+                Cell::Time(milliseconds) => Some(*milliseconds),
+                _ => None,
+            })
+        }
         Kind::Text | Kind::Char => flat!(StringBuilder::new(), cell => text(cell)),
         Kind::Int2s => {
             let mut builder = ListBuilder::new(Int16Builder::new());

@@ -17,14 +17,19 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use partita_frontend::access::viewer::Viewer;
+use partita_frontend::error::SqlError;
 use partita_frontend::privileges::shows_role;
+use partita_frontend::sequences::{identity_of, sequence_of_column};
+use partita_frontend::sql::sequence_statement::sequence_name;
+use partita_frontend::sql::statement::TableName;
+use partita_proto::schema::JsonType;
 use pgwire::api::Type;
 
 use super::arguments::{ViewerContext, bool, number, string, text};
-use super::objects::{Object, Objects, attribute, key_columns};
+use super::objects::{Object, Objects, attribute, database_oid, key_columns};
 use super::privileges;
 use super::roles::role_by_oid;
-use super::tables::{index_definition, key_definition};
+use super::tables::{index_definition, key_definition, view_definition};
 use crate::types;
 
 /// The context of a call.
@@ -35,6 +40,9 @@ struct Context<'a> {
 
 /// The default of a column: an internal function that replaces a subquery of clients.
 pub(super) const COLUMN_DEFAULT: &str = "partita_column_default";
+
+/// The name of a value's type.
+const TYPE_OF: &str = "pg_typeof";
 
 /// NULLs of types that have no literal, in place of subqueries of clients that never find anything.
 pub(super) const NO_OID: &str = "partita_no_oid";
@@ -65,7 +73,6 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_ts_parser_is_visible", Returns::Bool, always),
     ("pg_ts_template_is_visible", Returns::Bool, always),
     ("has_function_privilege", Returns::Bool, always),
-    ("has_sequence_privilege", Returns::Bool, always),
     ("has_tablespace_privilege", Returns::Bool, always),
     ("has_type_privilege", Returns::Bool, always),
     ("pg_is_in_recovery", Returns::Bool, never),
@@ -75,10 +82,8 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     (NO_OID, Returns::Oid, null_oid),
     (NO_OIDS, Returns::Oids, null_oids),
     (NO_TEXTS, Returns::Texts, null_texts),
-    ("pg_get_viewdef", Returns::Text, null_text),
     ("pg_get_ruledef", Returns::Text, null_text),
     ("pg_get_triggerdef", Returns::Text, null_text),
-    ("pg_get_serial_sequence", Returns::Text, null_text),
     ("pg_get_functiondef", Returns::Text, null_text),
     ("pg_get_function_result", Returns::Text, null_text),
     ("pg_get_function_arguments", Returns::Text, null_text),
@@ -86,9 +91,8 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_get_function_sqlbody", Returns::Text, null_text),
     ("pg_get_statisticsobjdef", Returns::Text, null_text),
     ("pg_tablespace_location", Returns::Text, null_text),
-    ("shobj_description", Returns::Text, null_text),
     ("to_regtype", Returns::Oid, to_regtype),
-    ("pg_typeof", Returns::Text, typeof_value),
+    (TYPE_OF, Returns::Text, typeof_value),
     ("parse_ident", Returns::Texts, parse_ident),
     // Nothing can be locked.
     ("pg_advisory_unlock_all", Returns::Text, null_text),
@@ -101,6 +105,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
 const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("pg_table_is_visible", Returns::Bool, table_is_visible),
     ("pg_get_indexdef", Returns::Text, indexdef),
+    ("pg_get_viewdef", Returns::Text, viewdef),
     (INDEX_COLUMNS, Returns::Texts, index_columns),
     ("pg_get_constraintdef", Returns::Text, constraintdef),
     (COLUMN_DEFAULT, Returns::Text, column_default),
@@ -108,12 +113,15 @@ const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("pg_get_userbyid", Returns::Text, user_by_id),
     ("obj_description", Returns::Text, obj_description),
     ("col_description", Returns::Text, col_description),
+    ("shobj_description", Returns::Text, obj_description),
     ("to_regclass", Returns::Oid, to_regclass),
+    ("pg_get_serial_sequence", Returns::Text, serial_sequence),
     ("has_table_privilege", Returns::Bool, privileges::on_table),
     ("has_any_column_privilege", Returns::Bool, privileges::on_table),
     ("has_column_privilege", Returns::Bool, privileges::on_column),
     ("has_database_privilege", Returns::Bool, privileges::on_database),
     ("has_schema_privilege", Returns::Bool, privileges::on_schema),
+    ("has_sequence_privilege", Returns::Bool, privileges::on_sequence),
     ("pg_has_role", Returns::Bool, privileges::role),
 ];
 
@@ -238,6 +246,11 @@ impl ScalarUDFImpl for Function {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let database = &args.config_options.catalog.default_schema;
+        // The type of JSON is not that of its values.
+        let json = args.arg_fields.first().and_then(|field| JsonType::of_field(field));
+        if let (TYPE_OF, Some(json)) = (self.name, json) {
+            return Ok(ColumnarValue::Scalar(text(Some(json.postgres().to_owned()))));
+        }
         // Constant arguments need one evaluation.
         if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
             let values: Vec<ScalarValue> = args
@@ -344,7 +357,9 @@ fn indexdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<Scala
                 _ => None,
             }));
         }
-        Some(Object::Table(_) | Object::Fixed(_)) | None => return Ok(text(None)),
+        Some(Object::Table(_) | Object::Check { .. } | Object::Fixed(_)) | None => {
+            return Ok(text(None));
+        }
     };
     if column == 0 {
         return Ok(text(Some(key_definition(&table))));
@@ -368,6 +383,14 @@ fn index_columns(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<
 fn constraintdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     Ok(match context.object(values, 0) {
         Some(Object::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
+        Some(Object::Check { check, .. }) => text(Some(format!("CHECK (({}))", check.expression))),
+        _ => text(None),
+    })
+}
+
+fn viewdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    Ok(match context.object(values, 0) {
+        Some(Object::Table(table)) => text(view_definition(&table)),
         _ => text(None),
     })
 }
@@ -375,7 +398,14 @@ fn constraintdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<
 fn obj_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     Ok(match context.object(values, 0) {
         Some(Object::Table(table)) => text(table.schema.options.comment.clone()),
-        _ => text(None),
+        Some(_) => text(None),
+        None => {
+            // A database, which is a schema here.
+            let (catalog, oid) = (context.viewer.catalog(), number(values, 0));
+            let mut databases = catalog.databases.values();
+            let database = databases.find(|database| Some(database_oid(database)) == oid);
+            text(database.and_then(|database| database.comment.clone()))
+        }
     })
 }
 
@@ -397,7 +427,30 @@ fn column_default(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result
     let mut columns = table.schema.columns.iter().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
     let column = column.map(|(_, column)| column);
+    let is_identity = column
+        .is_some_and(|column| identity_of(&context.viewer.catalog(), &table, column.id).is_some());
+    let column = column.filter(|_| !is_identity);
     Ok(text(column.and_then(|column| column.generated.clone().or_else(|| column.default.clone()))))
+}
+
+/// The name of the sequence of a column, qualified and quoted where necessary.
+fn serial_sequence(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let (Some(table), Some(column)) = (string(values, 0), string(values, 1)) else {
+        return Ok(text(None));
+    };
+    let catalog = context.viewer.catalog();
+    let name = sequence_name(&table)?;
+    let database = name.database_or(context.database);
+    let table = catalog.table(database, &name.name);
+    let table = table.ok_or_else(|| SqlError::undefined_table(&name.name))?;
+    let column_of_name = table.schema.column(&column);
+    let column = column_of_name.ok_or_else(|| SqlError::undefined_column(&column, &table.name))?;
+    let sequence = sequence_of_column(&catalog, table, column.id);
+    let full_name = sequence.map(|sequence| {
+        let (database, name) = (Some(table.database.clone()), sequence.name.clone());
+        TableName { database, name }.to_string()
+    });
+    Ok(text(full_name))
 }
 
 fn to_regclass(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
@@ -428,8 +481,10 @@ const TYPES: &[(&str, Type)] = &[
     ("varchar", Type::VARCHAR),
     ("character varying", Type::VARCHAR),
     ("bytea", Type::BYTEA),
+    ("uuid", Type::UUID),
     ("date", Type::DATE),
     ("time", Type::TIME),
+    ("time without time zone", Type::TIME),
     ("timestamp", Type::TIMESTAMP),
     ("timestamp without time zone", Type::TIMESTAMP),
     ("timestamptz", Type::TIMESTAMPTZ),

@@ -11,7 +11,8 @@ use partita_frontend::Frontend;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::index::{Index, IndexKind};
-use partita_proto::schema::Column;
+use partita_proto::schema::{Check, Column};
+use partita_proto::sequence::Sequence;
 
 /// The first object id that PostgreSQL assigns to user objects.
 const FIRST: i64 = 16_384;
@@ -36,6 +37,8 @@ pub(super) const BTREE: i32 = 403;
 const FIRST_METHOD: i32 = 13_500;
 /// Lowest object id of an index.
 const FIRST_INDEX: u32 = 1 << 30;
+/// Object id of the first sequence.
+const FIRST_SEQUENCE: i32 = 1_000_000_000;
 
 /// PostgreSQL's ids of its own tables, as far as clients compare with them.
 const KNOWN: &[(&str, i32)] = &[
@@ -96,7 +99,18 @@ pub(super) fn key_oid(table: &Table) -> i32 {
 
 /// The object id of an index, which is the same until the column or the index is dropped.
 fn index_oid(table: &Table, column: &Column, kind: IndexKind) -> i32 {
-    let parts = [u64::from(table.id.0), u64::from(column.id.0), u64::from(number_of(kind))];
+    hashed_oid([u64::from(table.id.0), u64::from(column.id.0), u64::from(number_of(kind))])
+}
+
+/// The object id of a CHECK constraint, which is the same until it is dropped.
+pub(super) fn check_oid(table: &Table, check: &Check) -> i32 {
+    // The first number is none of a table, whose ids have 32 bits.
+    let bytes = check.name.bytes().map(u64::from);
+    hashed_oid([1 << 32, u64::from(table.id.0)].into_iter().chain(bytes))
+}
+
+/// An object id of the upper half, made of numbers that identify the object.
+fn hashed_oid(parts: impl IntoIterator<Item = u64>) -> i32 {
     // A multiplier with well-mixed bits, as in Fibonacci hashing.
     let mix = |hash: u64, part: u64| {
         let mixed = (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -142,6 +156,14 @@ pub(super) fn indexes_of(table: &Table) -> impl Iterator<Item = Indexed<'_>> {
     })
 }
 
+/// The object id of a sequence: above those of tables, below those of indexes.
+pub(super) fn sequence_oid(sequence: &Sequence) -> i32 {
+    i32::try_from(sequence.id.0)
+        .ok()
+        .and_then(|id| FIRST_SEQUENCE.checked_add(id))
+        .unwrap_or(i32::MAX)
+}
+
 /// The object id of a database.
 pub(super) fn database_oid(database: &Database) -> i32 {
     if database.name == DEFAULT_DATABASE {
@@ -170,9 +192,10 @@ pub(super) fn key_name(table: &Table) -> String {
     format!("{}_pkey", table.name)
 }
 
-/// Returns true if a table has a key; rows in append mode may share one, so there it is none.
+/// Returns true if a table has a key; rows in append mode may share one, so there it is none, and a hidden one is none.
 pub(super) fn has_key(table: &Table) -> bool {
-    !table.schema.options.append_mode && !table.schema.key.is_empty()
+    let schema = &table.schema;
+    !schema.options.append_mode && !schema.key.is_empty() && !schema.is_keyless()
 }
 
 /// The number of a column, from 1, for an index from 0.
@@ -232,6 +255,11 @@ impl Objects {
             if key_oid(table) == oid && has_key(table) {
                 return Some(Object::Key(Arc::clone(table)));
             }
+            if let Some(check) =
+                table.schema.checks.iter().find(|check| check_oid(table, check) == oid)
+            {
+                return Some(Object::Check { table: Arc::clone(table), check: check.clone() });
+            }
             if let Some(indexed) = indexes_of(table).find(|indexed| indexed.oid(table) == oid) {
                 let (column, index) = (indexed.column.name.clone(), indexed.index.clone());
                 return Some(Object::Index { table: Arc::clone(table), column, index });
@@ -281,6 +309,11 @@ pub(super) enum Object {
         column: String,
         index: Index,
     },
+    /// A CHECK constraint.
+    Check {
+        table: Arc<Table>,
+        check: Check,
+    },
     Fixed(&'static str),
 }
 
@@ -288,7 +321,10 @@ impl Object {
     /// The schema that contains it.
     pub(super) fn schema(&self) -> &str {
         match self {
-            Self::Table(table) | Self::Key(table) | Self::Index { table, .. } => &table.database,
+            Self::Table(table)
+            | Self::Key(table)
+            | Self::Index { table, .. }
+            | Self::Check { table, .. } => &table.database,
             Self::Fixed(schema) => schema,
         }
     }

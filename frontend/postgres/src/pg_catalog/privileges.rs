@@ -8,13 +8,16 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use partita_frontend::SqlError;
-use partita_frontend::privileges::{current_role, may, role_closure};
+use partita_frontend::privileges::{
+    current_role, may, role_closure, sequence_object, shown_sequences,
+};
+use partita_frontend::sql::sequence_statement::sequence_name;
 use partita_proto::access::{Action, Need, Object as Target, Role};
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::RoleId;
 
 use super::arguments::{ViewerContext, bool, number, string};
-use super::objects::{Object, database_oid};
+use super::objects::{Object, database_oid, sequence_oid};
 use super::roles::{role_by_name, role_by_oid};
 
 /// SQLSTATE of a privilege that does not exist.
@@ -143,7 +146,12 @@ fn of_table(
 ) -> Result<ScalarValue> {
     let catalog = context.viewer.catalog();
     let table: Arc<Table> = match table_of(context, &catalog, values)? {
-        Some(Object::Table(table) | Object::Key(table) | Object::Index { table, .. }) => table,
+        Some(
+            Object::Table(table)
+            | Object::Key(table)
+            | Object::Index { table, .. }
+            | Object::Check { table, .. },
+        ) => table,
         // Tables of the system are read-only, and everybody reads them.
         Some(Object::Fixed(_)) => {
             let mut is_held = false;
@@ -234,6 +242,38 @@ pub(super) fn on_schema(
         return Ok(bool(true));
     }
     any_of(context, call.role, &privilege, &Target::Database(database), action_of)
+}
+
+/// `has_sequence_privilege([user,] sequence, privilege)`.
+pub(super) fn on_sequence(
+    context: &ViewerContext<'_>,
+    values: &[ScalarValue],
+) -> Result<ScalarValue> {
+    let Some(call) = call_of(context, values, 2)? else { return Ok(null()) };
+    let sequences = shown_sequences(context.viewer);
+    let sequence = match name_of(call.values, 0) {
+        Some(text) => {
+            let name = sequence_name(&text).map_err(external)?;
+            let home = name.database_or(context.database);
+            let entry = sequences
+                .iter()
+                .find(|(database, sequence)| database == home && sequence.name == name.name);
+            let undefined = || external(SqlError::undefined_table(&name.name));
+            Some(entry.ok_or_else(undefined)?)
+        }
+        None => {
+            let oid = number(call.values, 0);
+            sequences.iter().find(|(_, sequence)| Some(sequence_oid(sequence)) == oid)
+        }
+    };
+    let Some((_, sequence)) = sequence else { return Ok(null()) };
+    let target = sequence_object(&context.viewer.catalog(), sequence).map_err(external)?;
+    let privilege = string(call.values, 1).unwrap_or_default();
+    any_of(context, call.role, &privilege, &target, |name| match name {
+        "SELECT" | "UPDATE" => Action::named(name),
+        "USAGE" => Some(Action::Connect),
+        _ => None,
+    })
 }
 
 /// `pg_has_role([user,] role, privilege)`: MEMBER counts what SET ROLE gives, USAGE what needs no SET ROLE.

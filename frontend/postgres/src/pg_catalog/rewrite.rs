@@ -15,8 +15,9 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+use partita_frontend::functions::SETTING_PART;
 use partita_frontend::sql::statement::{Query, Statement};
-use partita_frontend::{Session, SqlError};
+use partita_frontend::{DescribedSetting, Session, SqlError, described_settings};
 
 use super::functions::{COLUMN_DEFAULT, INDEX_COLUMNS, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
 
@@ -55,6 +56,9 @@ const OURS: &[&str] = &[
     "(select",
     " escape ",
     "as regclass",
+    "nextval(",
+    "currval(",
+    "setval(",
     "_pg_expandarray",
     "regproc",
     "typreceive",
@@ -84,7 +88,23 @@ const ABSENT: &[&str] =
     &["pg_sequence", "pg_collation", "pg_foreign_table", "pg_inherits", "pg_trigger", "pg_policy"];
 
 /// Views of ours that the library does not know.
-const VIEWS: &[&str] = &["pg_indexes", "pg_user", "pg_shadow", "pg_group"];
+const VIEWS: &[&str] = &[
+    "pg_available_extensions",
+    "pg_group",
+    "pg_indexes",
+    "pg_locks",
+    "pg_policies",
+    "pg_prepared_xacts",
+    "pg_rules",
+    "pg_sequences",
+    "pg_shadow",
+    "pg_stat_activity",
+    "pg_stat_all_indexes",
+    "pg_stat_all_tables",
+    "pg_stat_database",
+    "pg_stat_user_indexes",
+    "pg_user",
+];
 
 /// Parses the text of a client.
 pub(crate) async fn parse(session: &Arc<Session>, text: &str) -> Result<Vec<Statement>, SqlError> {
@@ -203,18 +223,41 @@ impl VisitorMut for OfSettings {
 
 /// A query for all settings, in parentheses.
 fn settings() -> Option<TableFactor> {
-    let names = partita_frontend::setting_names();
-    let names: Vec<String> = names.iter().map(|name| format!("('{name}')")).collect();
+    let rows: Vec<String> = described_settings().iter().map(setting_row).collect();
     let text = format!(
-        "SELECT * FROM (SELECT s.name, current_setting(s.name) AS setting, CAST(NULL AS TEXT) AS unit, \
-         'Preset' AS category, CAST(NULL AS TEXT) AS short_desc, 'user' AS context, 'string' AS vartype, \
-         'session' AS source, CAST(NULL AS TEXT) AS boot_val, CAST(NULL AS TEXT) AS reset_val \
-         FROM (VALUES {}) AS s (name)) AS pg_settings",
-        names.join(", ")
+        "SELECT * FROM (SELECT s.name, {SETTING_PART}(s.name, 'setting') AS setting, s.unit, s.category, s.short_desc, \
+         CAST(NULL AS TEXT) AS extra_desc, s.context, s.vartype, {SETTING_PART}(s.name, 'source') AS source, s.min_val, \
+         s.max_val, string_to_array(s.choices, ',') AS enumvals, s.boot_val, \
+         {SETTING_PART}(s.name, 'reset_val') AS reset_val, CAST(NULL AS TEXT) AS sourcefile, \
+         CAST(NULL AS INTEGER) AS sourceline, FALSE AS pending_restart FROM (VALUES {}) AS s (name, unit, category, \
+         short_desc, context, vartype, min_val, max_val, choices, boot_val)) AS pg_settings",
+        rows.join(", ")
     );
     let query = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).ok()?.parse_query().ok()?;
     let SetExpr::Select(select) = *query.body else { return None };
     select.from.into_iter().next().map(|item| item.relation)
+}
+
+/// A setting as a row of literals.
+fn setting_row(setting: &DescribedSetting) -> String {
+    let literal = |text: Option<&str>| match text {
+        Some(text) => format!("'{}'", text.replace('\'', "''")),
+        None => "CAST(NULL AS TEXT)".to_owned(),
+    };
+    let choices = setting.choices.join(",");
+    let cells = [
+        Some(setting.name),
+        setting.unit,
+        Some(setting.category),
+        Some(setting.description),
+        Some(setting.context),
+        Some(setting.vartype),
+        setting.bounds.map(|(least, _)| least),
+        setting.bounds.map(|(_, greatest)| greatest),
+        Some(choices.as_str()).filter(|choices| !choices.is_empty()),
+        Some(setting.boot_value),
+    ];
+    format!("({})", cells.map(literal).join(", "))
 }
 
 /// Replaces EXISTS in a select list by a count, which DataFusion can join.
@@ -259,6 +302,11 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         Expr::Subquery(query) => scalar(query),
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
+            // A sequence is named by a text.
+            if ["nextval", "currval", "setval"].contains(&name.as_str()) {
+                name_by_text(&mut function.args);
+                return None;
+            }
             match (name.as_str(), &function.args) {
                 ("array", FunctionArguments::Subquery(query)) => {
                     let found = groups_of(query).or_else(|| index_columns_of(query));
@@ -309,19 +357,7 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         {
             expression_of(&format!("({expr}) = CAST(current_schema() AS TEXT)"))
         }
-        Expr::CompoundFieldAccess { root, access_chain } => {
-            let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice() else {
-                return None;
-            };
-            let Expr::Nested(inner) = root.as_ref() else { return None };
-            match (field.value.to_ascii_lowercase().as_str(), inner.as_ref()) {
-                ("n", Expr::Function(function)) => positions(unnested(function)?),
-                ("x", Expr::Function(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
-                    Some(inner.as_ref().clone())
-                }
-                _ => None,
-            }
-        }
+        Expr::CompoundFieldAccess { root, access_chain } => field_of(root, access_chain),
         Expr::Cast { expr, data_type, .. }
             if data_type.to_string().eq_ignore_ascii_case("regproc") =>
         {
@@ -359,6 +395,32 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             expression_of(&format!("to_regclass(CAST({expr} AS TEXT))"))
         }
         _ => None,
+    }
+}
+
+/// The number `n` or the value `x` of the rows of `_pg_expandarray`.
+fn field_of(root: &Expr, access_chain: &[AccessExpr]) -> Option<Expr> {
+    let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain else { return None };
+    let Expr::Nested(inner) = root else { return None };
+    match (field.value.to_ascii_lowercase().as_str(), inner.as_ref()) {
+        ("n", Expr::Function(function)) => positions(unnested(function)?),
+        ("x", Expr::Function(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
+            Some(inner.as_ref().clone())
+        }
+        _ => None,
+    }
+}
+
+/// Replaces a first argument that is cast to `regclass` by the text that is cast.
+fn name_by_text(args: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = args else { return };
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut() else {
+        return;
+    };
+    if let Expr::Cast { expr, data_type, .. } = first
+        && data_type.to_string().eq_ignore_ascii_case("regclass")
+    {
+        *first = expr.as_ref().clone();
     }
 }
 
@@ -682,6 +744,18 @@ mod tests {
     }
 
     #[test]
+    fn sequences_are_named_by_texts() {
+        for text in [
+            "SELECT nextval('s'::regclass)",
+            "SELECT setval(CAST('s' AS regclass), 7), 1::regclass",
+        ] {
+            assert!(mentions(text));
+            let translated = translated(text);
+            assert!(translated.contains("val('s'"), "{translated}");
+        }
+    }
+
+    #[test]
     fn only_queries_that_mention_the_catalog_are_looked_at() {
         assert!(mentions("  SELECT relname FROM PG_CLASS"));
         assert!(mentions("select 'x'::regclass"));
@@ -709,7 +783,7 @@ mod tests {
                 "typinput = 'array_in'",
             ),
             ("SELECT 1 FROM pg_type WHERE typreceive != 0", "typreceive <> '-'"),
-            ("SELECT setting FROM pg_catalog.pg_settings", "current_setting(s.name)"),
+            ("SELECT setting FROM pg_catalog.pg_settings", "partita_setting(s.name, 'setting')"),
             (
                 "SELECT 1 FROM t WHERE quote_ident(s) IN (SELECT trim(p[i]) FROM generate_series(1, 2) AS i, \
                  string_to_array(current_setting('search_path'), ',') p)",

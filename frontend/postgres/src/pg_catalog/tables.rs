@@ -5,21 +5,27 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use partita_frontend::access::viewer::Viewer;
-use partita_frontend::privileges::{database_acl, sees_all, shown_role_name, table_acl};
+use partita_frontend::privileges::{
+    database_acl, sees_all, sequence_acl, shown_role_name, shown_sequences, table_acl,
+};
+use partita_frontend::sequences::identity_of;
 use partita_frontend::sql::identifier::quote;
 use partita_frontend::sql::index_statement::index_options_sql;
+use partita_frontend::sql::sequence_statement::is_counter;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::index::{Index, IndexKind};
-use partita_proto::schema::TextLength;
+use partita_proto::schema::{Column, JsonType, TextLength};
+use partita_proto::sequence::{Identity, Sequence};
 
-use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
+use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Int8, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, ComputedTable, Row};
 use super::objects::{
-    BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key, indexes_of,
-    key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, table_oid,
+    BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, attribute, check_oid, database_oid, has_key,
+    indexes_of, key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, sequence_oid,
+    table_oid,
 };
-use super::roles;
+use super::{roles, statistics};
 use crate::types;
 
 const PG_NAMESPACE: Columns =
@@ -179,12 +185,29 @@ const PG_TABLES: Columns = &[
     ("rowsecurity", Bool),
 ];
 
+const PG_VIEWS: Columns =
+    &[("schemaname", Text), ("viewname", Text), ("viewowner", Text), ("definition", Text)];
+
 const PG_INDEXES: Columns = &[
     ("schemaname", Text),
     ("tablename", Text),
     ("indexname", Text),
     ("tablespace", Text),
     ("indexdef", Text),
+];
+
+const PG_SEQUENCES: Columns = &[
+    ("schemaname", Text),
+    ("sequencename", Text),
+    ("sequenceowner", Text),
+    ("data_type", Text),
+    ("start_value", Int8),
+    ("min_value", Int8),
+    ("max_value", Int8),
+    ("increment_by", Int8),
+    ("cycle", Bool),
+    ("cache_size", Int8),
+    ("last_value", Int8),
 ];
 
 const PG_AM: Columns = &[("oid", Oid), ("amname", Text), ("amhandler", Text), ("amtype", Char)];
@@ -206,7 +229,8 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         let objects = Arc::clone(objects);
         ComputedTable::new(columns, move |viewer| rows(&objects, viewer))
     };
-    BTreeMap::from([
+    let empty = |(name, columns)| (name, table(columns, |_, _| Vec::new()));
+    let mut tables = BTreeMap::from([
         ("pg_namespace", table(PG_NAMESPACE, namespaces)),
         ("pg_class", table(PG_CLASS_COLUMNS, classes)),
         ("pg_attribute", table(PG_ATTRIBUTE, attributes)),
@@ -226,10 +250,20 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
             table(roles::PG_DB_ROLE_SETTING, |_, viewer| roles::settings(viewer)),
         ),
         ("pg_tables", table(PG_TABLES, tables)),
+        ("pg_views", table(PG_VIEWS, views)),
+        ("pg_sequences", table(PG_SEQUENCES, |_, viewer| sequences(viewer))),
         ("pg_extension", table(PG_EXTENSION, |_, _| Vec::new())),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
         ("pg_am", table(PG_AM, |_, _| access_methods())),
-    ])
+        ("pg_stat_activity", table(statistics::PG_STAT_ACTIVITY, statistics::activity)),
+        ("pg_stat_database", table(statistics::PG_STAT_DATABASE, statistics::databases)),
+        ("pg_stat_all_tables", table(statistics::PG_STAT_TABLES, statistics::tables)),
+        ("pg_stat_user_tables", table(statistics::PG_STAT_TABLES, statistics::tables)),
+        ("pg_stat_all_indexes", table(statistics::PG_STAT_INDEXES, statistics::indexes)),
+        ("pg_stat_user_indexes", table(statistics::PG_STAT_INDEXES, statistics::indexes)),
+    ]);
+    tables.extend(statistics::EMPTY.map(empty));
+    tables
 }
 
 fn stored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
@@ -257,6 +291,8 @@ fn namespaces(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     rows
 }
 
+/// PostgreSQL's id of `pg_namespace`.
+const PG_NAMESPACE_CLASS: i32 = 2_615;
 /// PostgreSQL's value of `reltuples` for a table without statistics.
 const NOT_COUNTED: f32 = -1.0;
 
@@ -269,6 +305,8 @@ struct Class<'a> {
     /// Object id of the access method; 0 for none.
     method: i32,
     columns: usize,
+    /// Number of CHECK constraints.
+    checks: usize,
     indexed: bool,
     tuples: f32,
     owner: RoleId,
@@ -276,7 +314,8 @@ struct Class<'a> {
 }
 
 fn class(relation: Class<'_>) -> Row {
-    let Class { oid, name, schema, kind, method, columns, indexed, tuples, owner, acl } = relation;
+    let Class { oid, name, schema, kind, method, columns, checks, indexed, tuples, owner, acl } =
+        relation;
     vec![
         ("oid", oid.into()),
         ("relname", name.into()),
@@ -296,7 +335,7 @@ fn class(relation: Class<'_>) -> Row {
         ("relpersistence", "p".into()),
         ("relkind", kind.into()),
         ("relnatts", i32::try_from(columns).unwrap_or(i32::MAX).into()),
-        ("relchecks", 0.into()),
+        ("relchecks", i32::try_from(checks).unwrap_or(i32::MAX).into()),
         ("relhasrules", false.into()),
         ("relhastriggers", false.into()),
         ("relhassubclass", false.into()),
@@ -320,7 +359,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     // Stored tables, each with the index of its key and those of its columns.
     for table in stored(&catalog) {
         let schema = objects.schema_oid(&catalog, &table.database);
-        let columns = table.schema.columns.len();
+        let columns = table.schema.shown().count();
         // The estimate counts all rows, so only those who see all of them see it.
         let measured = frontend.as_ref().filter(|_| sees_all(viewer, table.id));
         let counted = measured.and_then(|frontend| frontend.about_rows(table));
@@ -330,15 +369,20 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             oid: table_oid(table),
             name: table.name.clone(),
             schema,
-            kind: "r",
-            method: HEAP,
+            kind: if table.schema.view.is_some() { "v" } else { "r" },
+            method: if table.schema.view.is_some() { 0 } else { HEAP },
             columns,
+            checks: table.schema.checks.len(),
             indexed: is_indexed(table),
             tuples,
             owner: table.owner,
             acl: table_acl(viewer, table),
         };
-        rows.push(class(relation));
+        let mut row = class(relation);
+        if table.schema.is_keyless() {
+            row.push(("reloptions", vec!["hidden_key=true".to_owned()].into()));
+        }
+        rows.push(row);
         let index = |oid: i32, name: String, method: i32, columns: usize| {
             class(Class {
                 oid,
@@ -347,6 +391,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 kind: "i",
                 method,
                 columns,
+                checks: 0,
                 indexed: false,
                 tuples,
                 owner: table.owner,
@@ -361,6 +406,21 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             rows.push(index(indexed.oid(table), indexed.index.name.clone(), method, 1));
         }
     }
+    for (database, sequence) in shown_sequences(viewer) {
+        rows.push(class(Class {
+            oid: sequence_oid(&sequence),
+            name: sequence.name.clone(),
+            schema: objects.schema_oid(&catalog, &database),
+            kind: "S",
+            method: 0,
+            columns: 3,
+            checks: 0,
+            indexed: false,
+            tuples: 1.0,
+            owner: sequence.owner,
+            acl: sequence_acl(viewer, &sequence),
+        }));
+    }
     // Tables that are computed, which are views outside of `pg_catalog`.
     for fixed in &objects.fixed {
         let schema = objects.schema_oid(&catalog, fixed.schema);
@@ -372,6 +432,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             kind,
             method: if kind == "r" { HEAP } else { 0 },
             columns: fixed.columns.len(),
+            checks: 0,
             indexed: false,
             tuples: NOT_COUNTED,
             owner: BOOTSTRAP_ROLE,
@@ -380,6 +441,26 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
         rows.push(class(relation));
     }
     rows
+}
+
+fn sequences(viewer: &Viewer) -> Vec<Row> {
+    let row = |(database, sequence): (String, Arc<Sequence>)| -> Row {
+        let (options, counter) = (sequence.options, sequence.counter);
+        vec![
+            ("schemaname", database.into()),
+            ("sequencename", sequence.name.as_str().into()),
+            ("sequenceowner", shown_role_name(viewer, sequence.owner).into()),
+            ("data_type", options.data_type.name().into()),
+            ("start_value", options.start.into()),
+            ("min_value", options.min_value.into()),
+            ("max_value", options.max_value.into()),
+            ("increment_by", options.increment.into()),
+            ("cycle", options.cycle.into()),
+            ("cache_size", i64::try_from(options.cache).unwrap_or(i64::MAX).into()),
+            ("last_value", counter.is_called.then_some(counter.last_value).into()),
+        ]
+    };
+    shown_sequences(viewer).into_iter().map(row).collect()
 }
 
 /// Returns true if a table has any index that `pg_index` lists.
@@ -394,17 +475,20 @@ struct Attribute<'a> {
     number: i32,
     data_type: &'a DataType,
     length: Option<TextLength>,
+    json: Option<JsonType>,
     nullable: bool,
     default: bool,
     generated: bool,
+    identity: Option<Identity>,
 }
 
 impl Attribute<'_> {
     fn row(&self) -> Row {
         // A text with a length has a type and a modifier of its own.
-        let (data_type, modifier) = match self.length {
-            Some(length) => types::of_text(length),
-            None => (types::of_arrow(self.data_type), types::modifier(self.data_type)),
+        let (data_type, modifier) = match (self.length, self.json) {
+            (Some(length), _) => types::of_text(length),
+            (None, Some(json)) => (types::of_json(json), -1),
+            (None, None) => (types::of_arrow(self.data_type), types::modifier(self.data_type)),
         };
         let length = types::size(&data_type);
         let text = length < 0;
@@ -423,9 +507,9 @@ impl Attribute<'_> {
             ("attstorage", (if text { "x" } else { "p" }).into()),
             ("attcompression", "".into()),
             ("attnotnull", (!self.nullable).into()),
-            ("atthasdef", (self.default || self.generated).into()),
+            ("atthasdef", (self.default && self.identity.is_none() || self.generated).into()),
             ("atthasmissing", false.into()),
-            ("attidentity", "".into()),
+            ("attidentity", attidentity(self.identity).into()),
             ("attgenerated", (if self.generated { "s" } else { "" }).into()),
             ("attisdropped", false.into()),
             ("attislocal", true.into()),
@@ -436,21 +520,39 @@ impl Attribute<'_> {
     }
 }
 
+/// The kind of an identity column.
+fn identity(catalog: &Catalog, table: &Table, column: &Column) -> Option<Identity> {
+    column.default.as_deref().filter(|default| is_counter(default))?;
+    identity_of(catalog, table, column.id)
+}
+
+/// PostgreSQL's letter for a kind of identity column.
+fn attidentity(identity: Option<Identity>) -> &'static str {
+    match identity {
+        None => "",
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
+    }
+}
+
 fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
     // The columns of stored tables, and those of their indexes.
     for table in stored(&catalog) {
-        for (position, column) in table.schema.columns.iter().enumerate() {
+        let columns = table.schema.columns.iter().enumerate();
+        for (position, column) in columns.filter(|(_, column)| !column.is_hidden()) {
             let attribute = Attribute {
                 relation: table_oid(table),
                 name: &column.name,
                 number: attribute(position),
                 data_type: &column.column_type.arrow(),
                 length: column.length,
+                json: column.json,
                 nullable: column.nullable,
                 default: column.default.is_some(),
                 generated: column.generated.is_some(),
+                identity: identity(&catalog, table, column),
             };
             rows.push(attribute.row());
         }
@@ -465,9 +567,11 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 number,
                 data_type: &column.column_type.arrow(),
                 length: column.length,
+                json: column.json,
                 nullable: true,
                 default: false,
                 generated: false,
+                identity: None,
             };
             rows.push(attribute.row());
         }
@@ -482,9 +586,11 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 number: attribute(position),
                 data_type,
                 length: None,
+                json: None,
                 nullable: true,
                 default: false,
                 generated: false,
+                identity: None,
             };
             rows.push(attribute.row());
         }
@@ -500,6 +606,9 @@ fn defaults(_: &Objects, viewer: &Viewer) -> Vec<Row> {
             let Some(text) = column.generated.as_ref().or(column.default.as_ref()) else {
                 continue;
             };
+            if identity(&catalog, table, column).is_some() {
+                continue;
+            }
             rows.push(vec![
                 ("oid", table_oid(table).into()),
                 ("adrelid", table_oid(table).into()),
@@ -511,20 +620,32 @@ fn defaults(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     rows
 }
 
+/// Cells of `pg_constraint` that constraints differ in.
+struct Constraint<'a> {
+    oid: i32,
+    name: String,
+    kind: &'a str,
+    /// Object id of the index; 0 for none.
+    index: i32,
+    columns: Option<Vec<i32>>,
+    expression: Option<&'a str>,
+}
+
 fn constraints(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
-    let row = |table: &Arc<Table>| -> Row {
+    let row = |table: &Table, constraint: Constraint<'_>| -> Row {
+        let Constraint { oid, name, kind, index, columns, expression } = constraint;
         vec![
-            ("oid", key_oid(table).into()),
-            ("conname", key_name(table).into()),
+            ("oid", oid.into()),
+            ("conname", name.into()),
             ("connamespace", objects.schema_oid(&catalog, &table.database).into()),
-            ("contype", "p".into()),
+            ("contype", kind.into()),
             ("condeferrable", false.into()),
             ("condeferred", false.into()),
             ("convalidated", true.into()),
             ("conrelid", table_oid(table).into()),
             ("contypid", 0.into()),
-            ("conindid", key_oid(table).into()),
+            ("conindid", index.into()),
             ("conparentid", 0.into()),
             ("confrelid", 0.into()),
             ("confupdtype", " ".into()),
@@ -532,11 +653,34 @@ fn constraints(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             ("confmatchtype", " ".into()),
             ("conislocal", true.into()),
             ("coninhcount", 0.into()),
-            ("connoinherit", true.into()),
-            ("conkey", key_attributes(table).into()),
+            ("connoinherit", (kind == "p").into()),
+            ("conkey", columns.into()),
+            ("conbin", expression.into()),
         ]
     };
-    stored(&catalog).filter(|table| has_key(table)).map(row).collect()
+    let mut rows = Vec::new();
+    for table in stored(&catalog) {
+        if has_key(table) {
+            let (oid, name) = (key_oid(table), key_name(table));
+            let columns = Some(key_attributes(table));
+            let key = Constraint { oid, name, kind: "p", index: oid, columns, expression: None };
+            rows.push(row(table, key));
+        }
+        for check in &table.schema.checks {
+            rows.push(row(
+                table,
+                Constraint {
+                    oid: check_oid(table, check),
+                    name: check.name.clone(),
+                    kind: "c",
+                    index: 0,
+                    columns: None,
+                    expression: Some(&check.expression),
+                },
+            ));
+        }
+    }
+    rows
 }
 
 fn indexes(_: &Objects, viewer: &Viewer) -> Vec<Row> {
@@ -608,19 +752,23 @@ fn access_methods() -> Vec<Row> {
 fn descriptions(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
-    let mut add = |table: &Table, column: i32, text: Option<&String>| {
+    let mut add = |(oid, class): (i32, i32), column: i32, text: Option<&String>| {
         let Some(text) = text else { return };
         rows.push(vec![
-            ("objoid", table_oid(table).into()),
-            ("classoid", PG_CLASS.into()),
+            ("objoid", oid.into()),
+            ("classoid", class.into()),
             ("objsubid", column.into()),
             ("description", text.as_str().into()),
         ]);
     };
+    for database in catalog.databases.values() {
+        add((database_oid(database), PG_NAMESPACE_CLASS), 0, database.comment.as_ref());
+    }
     for table in stored(&catalog) {
-        add(table, 0, table.schema.options.comment.as_ref());
+        let object = (table_oid(table), PG_CLASS);
+        add(object, 0, table.schema.options.comment.as_ref());
         for (position, column) in table.schema.columns.iter().enumerate() {
-            add(table, attribute(position), column.comment.as_ref());
+            add(object, attribute(position), column.comment.as_ref());
         }
     }
     rows
@@ -663,7 +811,24 @@ fn tables(_: &Objects, viewer: &Viewer) -> Vec<Row> {
             ("rowsecurity", false.into()),
         ]
     };
-    stored(&viewer.catalog()).map(row).collect()
+    stored(&viewer.catalog()).filter(|table| table.schema.view.is_none()).map(row).collect()
+}
+
+fn views(_: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let row = |table: &Arc<Table>| -> Option<Row> {
+        Some(vec![
+            ("schemaname", table.database.as_str().into()),
+            ("viewname", table.name.as_str().into()),
+            ("viewowner", shown_role_name(viewer, table.owner).into()),
+            ("definition", view_definition(table)?.into()),
+        ])
+    };
+    stored(&viewer.catalog()).filter_map(row).collect()
+}
+
+/// The query of a view, as PostgreSQL shows it: with a semicolon.
+pub(super) fn view_definition(table: &Table) -> Option<String> {
+    table.schema.view.as_ref().map(|view| format!("{};", view.query))
 }
 
 /// The statement with which PostgreSQL would create the index of a table's key.

@@ -190,6 +190,8 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("DDDAHDA", "INSERT INTO acme.acme_t SELECT 3, 3, max(acme_n) FROM acme.acme_t"),
     ("DDAAHDA", "DELETE FROM acme.acme_t WHERE k = 1"),
     ("DDDAHDA", "DELETE FROM acme.acme_t WHERE acme_v = 20"),
+    ("DDAAHDA", "UPDATE acme.acme_t SET acme_v = 1"),
+    ("DDDAHDA", "UPDATE acme.acme_t SET acme_v = acme_v + 1 WHERE k = 2"),
     ("DDAAHDA", "CREATE TABLE IF NOT EXISTS acme.fresh (k INT PRIMARY KEY)"),
     ("DDDDDDA", "CREATE DATABASE IF NOT EXISTS fresh"),
     ("DDDAHDA", "ADMIN flush_table('acme.acme_t')"),
@@ -280,8 +282,22 @@ const TABLES: &[(&str, &str)] = &[
     ("---a-aa", "pg_group"),
     ("-------", "pg_db_role_setting"),
     ("aaaazab", "pg_tables"),
+    ("-------", "pg_views"),
+    ("-------", "pg_sequences"),
     ("-------", "pg_extension"),
     ("aaaazab", "pg_indexes"),
+    ("-------", "pg_available_extensions"),
+    ("-------", "pg_locks"),
+    ("-------", "pg_policies"),
+    ("-------", "pg_prepared_xacts"),
+    ("-------", "pg_rules"),
+    // Sessions of the same role and token.
+    ("aaaazab", "pg_stat_activity"),
+    ("aaaazab", "pg_stat_database"),
+    ("aaaazab", "pg_stat_all_indexes"),
+    ("aaaazab", "pg_stat_all_tables"),
+    ("aaaazab", "pg_stat_user_indexes"),
+    ("aaaazab", "pg_stat_user_tables"),
     // The own name.
     ("aaaazar", "pg_settings"),
 ];
@@ -317,6 +333,7 @@ async fn each_identity_sees_its_own_rows_of_pg_catalog() {
     let door = world().await;
     // The schema is there after the first connection.
     let _first = Who::Superuser.enter(&door).await;
+    let _open = [Who::Whole.enter(&door).await, Who::Foreign.enter(&door).await];
     let catalog = door.frontend.context().catalog(CATALOG).unwrap();
     let existing = catalog.schema("pg_catalog").unwrap().table_names();
     assert!(TABLES.iter().all(|(_, table)| existing.iter().any(|name| name == table)));
@@ -352,6 +369,7 @@ async fn functions_of_pg_catalog_tell_nothing_of_another_organisation() {
         "has_table_privilege('ITEM_boss', 'zulu.zulu_t', 'SELECT')",
         "has_database_privilege('ITEM', 'CONNECT')",
         "has_schema_privilege('ITEM', 'USAGE')",
+        "has_sequence_privilege('ITEM.ITEM_s', 'USAGE')",
         "pg_has_role('ITEM_boss', 'USAGE')",
         "pg_total_relation_size('ITEM.ITEM_t')",
         "pg_database_size('ITEM')",

@@ -5,6 +5,7 @@
 //! their own type; the range is checked. Unsigned eight-byte columns accept `int8` and `numeric`.
 
 use partita_proto::schema::{ColumnType, Unit};
+use partita_proto::uuid::UUID_BYTES;
 use partita_worker::bytes::sent_text;
 
 use super::numeric::{NumericError, read_numeric};
@@ -16,6 +17,8 @@ use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 /// Flags of the header that a reader must know. The only one ever defined was for row ids, which no longer exist.
 const CRITICAL_FLAGS: u32 = 0xffff_0000;
+/// Version of the form of JSONB, its first byte.
+pub(super) const JSONB_VERSION: u8 = 1;
 /// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
 /// The same span in microseconds.
@@ -63,7 +66,11 @@ impl BinaryDecoder {
             };
             let value = &bytes[offset..offset + length];
             offset += length;
-            rows.append(column, |builder| read_value(value, builder))?;
+            let is_jsonb = rows.is_jsonb(column);
+            rows.append(column, |builder| {
+                let value = if is_jsonb { without_version(value)? } else { value };
+                read_value(value, builder)
+            })?;
         }
         rows.end_row(used, 1)?;
         Ok(Decoded::Used(used))
@@ -137,6 +144,16 @@ fn integer(value: &[u8]) -> Option<i64> {
     })
 }
 
+/// The text of a JSONB in its binary form.
+fn without_version(value: &[u8]) -> Result<&[u8], SqlError> {
+    match value.split_first() {
+        Some((&JSONB_VERSION, text)) => Ok(text),
+        _ => {
+            Err(SqlError::new("22P03", "incorrect binary data format: unknown version of a jsonb"))
+        }
+    }
+}
+
 /// Appends a value in its binary form.
 fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError> {
     let column_type = builder.column_type();
@@ -179,6 +196,12 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
         ColumnType::Decimal(..) => builder.append_decimal(numeric(value, column_type)?),
         ColumnType::String => builder.append_text(sent_text(value)?, false),
         ColumnType::Binary => builder.append_bytes(value),
+        ColumnType::Uuid if value.len() == UUID_BYTES => builder.append_bytes(value),
+        ColumnType::Uuid => Err(wrong()),
+        ColumnType::Time => {
+            let value = <&[u8; 8]>::try_from(value).map_err(|_| wrong())?;
+            builder.append_time(i64::from_be_bytes(*value))
+        }
         // Times count from 2000; the extremes of both types mean infinity, which columns do not
         // have.
         ColumnType::Date => {

@@ -3,14 +3,15 @@
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal128Type, FieldRef, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Schema, Time64MicrosecondType, TimeUnit, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
-use partita_proto::schema::Unit;
+use partita_proto::schema::{JsonType, UUID, Unit};
 
 use super::WriteRow;
-use super::binary::{EPOCH_DAYS, EPOCH_MICROS};
+use super::binary::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::numeric::write_numeric;
 use super::text_out::ticks;
 use crate::column_builder::{DATETIME_OVERFLOW, rescale};
@@ -19,6 +20,8 @@ use crate::error::SqlError;
 pub(super) struct BinaryEncoder {
     /// Number of fields of a row, in the format's width.
     width: i16,
+    /// True for each column that is JSONB.
+    jsonb: Vec<bool>,
 }
 
 impl BinaryEncoder {
@@ -35,19 +38,24 @@ impl BinaryEncoder {
         }
         let width = i16::try_from(schema.fields().len())
             .map_err(|_| SqlError::new("54011", "too many columns for COPY in binary"))?;
-        Ok(Self { width })
+        let is_jsonb = |field: &FieldRef| JsonType::of_field(field) == Some(JsonType::Jsonb);
+        let jsonb = schema.fields().iter().map(is_jsonb).collect();
+        Ok(Self { width, jsonb })
     }
 
     pub(super) fn batch<'a>(&'a self, batch: &'a RecordBatch) -> Result<WriteRow<'a>, SqlError> {
         Ok(Box::new(move |row, message| {
             message.extend_from_slice(&self.width.to_be_bytes());
-            for array in batch.columns() {
+            for (array, is_jsonb) in batch.columns().iter().zip(&self.jsonb) {
                 if array.is_null(row) {
                     message.extend_from_slice(&(-1_i32).to_be_bytes());
                     continue;
                 }
                 let start = message.len();
                 message.extend_from_slice(&[0; 4]);
+                if *is_jsonb {
+                    message.push(JSONB_VERSION);
+                }
                 write_value(array.as_ref(), row, message)?;
                 let length = i32::try_from(message.len() - start - 4)
                     .map_err(|_| SqlError::new("54000", "a value of more than 2 GiB"))?;
@@ -80,8 +88,9 @@ fn has_form(data_type: &DataType) -> bool {
             | DataType::LargeBinary
             | DataType::BinaryView
             | DataType::Date32
+            | DataType::Time64(TimeUnit::Microsecond)
             | DataType::Timestamp(..)
-    )
+    ) || *data_type == UUID
 }
 
 /// Appends the binary form of a value that is not NULL.
@@ -139,6 +148,11 @@ fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(
         DataType::Binary => message.extend_from_slice(array.as_binary::<i32>().value(row)),
         DataType::LargeBinary => message.extend_from_slice(array.as_binary::<i64>().value(row)),
         DataType::BinaryView => message.extend_from_slice(array.as_binary_view().value(row)),
+        DataType::Time64(TimeUnit::Microsecond) => {
+            let micros = array.as_primitive::<Time64MicrosecondType>().value(row);
+            message.extend_from_slice(&micros.to_be_bytes());
+        }
+        &UUID => message.extend_from_slice(array.as_fixed_size_binary().value(row)),
         // Times count from 2000.
         DataType::Date32 => {
             let day = array.as_primitive::<Date32Type>().value(row).checked_sub(EPOCH_DAYS);

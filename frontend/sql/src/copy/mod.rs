@@ -1,7 +1,7 @@
-//! The formats in which COPY transfers rows: text, CSV and binary, input and output.
+//! The formats in which COPY transfers rows: text, CSV, binary and NDJSON, input and output.
 //!
 //! ```text
-//!   CopyData ── buffer ── text | csv | binary ── Rows (column builders) ── batches of 8,192 rows
+//!   CopyData ── buffer ── text | csv | binary | ndjson ── Rows (column builders) ── batches of 8,192 rows
 //!   batches  ── encode ── one message for each row
 //! ```
 //!
@@ -12,6 +12,7 @@
 mod binary;
 mod binary_out;
 mod csv;
+mod ndjson;
 mod numeric;
 mod rows;
 mod text;
@@ -29,6 +30,7 @@ use partita_worker::Zone;
 use self::binary::BinaryDecoder;
 use self::binary_out::BinaryEncoder;
 use self::csv::CsvDecoder;
+use self::ndjson::{NdjsonDecoder, NdjsonEncoder};
 use self::rows::Rows;
 use self::text::TextDecoder;
 use self::text_out::TextEncoder;
@@ -63,14 +65,14 @@ enum Form {
     Text(TextDecoder),
     Csv(CsvDecoder),
     Binary(BinaryDecoder),
+    Ndjson(NdjsonDecoder),
 }
 
 impl CopyDecoder {
     /// A decoder of rows with these columns of a table, in this order; times without an offset are times in `zone`.
     ///
-    ///
     /// # Errors
-    /// When the table has no such column.
+    /// When the table has no such column, or the format is that of a file.
     pub fn new(
         table: &Table,
         columns: &[String],
@@ -82,6 +84,8 @@ impl CopyDecoder {
             CopyFormat::Text => Form::Text(TextDecoder::new(options)),
             CopyFormat::Csv => Form::Csv(CsvDecoder::new(options, columns)),
             CopyFormat::Binary => Form::Binary(BinaryDecoder::default()),
+            CopyFormat::Ndjson => Form::Ndjson(NdjsonDecoder::new(columns)),
+            CopyFormat::Parquet => return Err(of_files("parquet")),
         };
         let rows = Rows::new(table, columns, zone)?;
         Ok(Self { form, rows, buffer: BytesMut::new(), ended: false })
@@ -118,6 +122,14 @@ impl CopyDecoder {
         self.rows.take_all()
     }
 
+    /// After an error: the rows before the wrong one that were not returned yet.
+    ///
+    /// # Errors
+    /// When their values do not make a batch.
+    pub fn rows_before_error(&mut self) -> Result<Vec<RecordBatch>, SqlError> {
+        self.rows.take_all()
+    }
+
     /// Number of decoded rows.
     pub fn rows(&self) -> u64 {
         self.rows.total()
@@ -137,7 +149,7 @@ impl CopyDecoder {
                         BAD_COPY_FORMAT,
                         "received copy data after EOF marker",
                     ))),
-                    Form::Text(_) | Form::Csv(_) => {
+                    Form::Text(_) | Form::Csv(_) | Form::Ndjson(_) => {
                         used = self.buffer.len();
                         Ok(())
                     }
@@ -147,6 +159,7 @@ impl CopyDecoder {
                 Form::Text(text) => text.decode(rest, last, &mut self.rows),
                 Form::Csv(csv) => csv.decode(rest, last, &mut self.rows),
                 Form::Binary(binary) => binary.decode(rest, &mut self.rows),
+                Form::Ndjson(ndjson) => ndjson.decode(rest, last, &mut self.rows),
             };
             match result {
                 Ok(Decoded::Used(bytes)) => used += bytes,
@@ -173,13 +186,14 @@ pub struct CopyEncoder {
 enum OutForm {
     Text(TextEncoder),
     Binary(BinaryEncoder),
+    Ndjson(NdjsonEncoder),
 }
 
 impl CopyEncoder {
     /// An encoder for rows of a schema; times with a time zone are written in `zone`.
     ///
     /// # Errors
-    /// When the binary format has no form for a column's type.
+    /// When the binary format has no form for a column's type, or the format is that of a file.
     pub fn new(
         schema: &SchemaRef,
         format: CopyFormat,
@@ -196,6 +210,10 @@ impl CopyEncoder {
                 form: OutForm::Binary(BinaryEncoder::new(schema)?),
                 header: Some(binary::header()),
             },
+            CopyFormat::Ndjson => {
+                Self { form: OutForm::Ndjson(NdjsonEncoder::new(schema, zone)?), header: None }
+            }
+            CopyFormat::Parquet => return Err(of_files("parquet")),
         })
     }
 
@@ -208,6 +226,7 @@ impl CopyEncoder {
         let mut row = match &mut self.form {
             OutForm::Text(text) => text.batch(batch)?,
             OutForm::Binary(binary) => binary.batch(batch)?,
+            OutForm::Ndjson(ndjson) => ndjson.batch(batch)?,
         };
         for index in 0..batch.num_rows() {
             let mut message = self.header.take().unwrap_or_default();
@@ -222,6 +241,13 @@ impl CopyEncoder {
     pub fn finish(&mut self) -> Option<Bytes> {
         self.header.take().map(Bytes::from)
     }
+}
+
+/// Refuses a format whose end has to be read first.
+fn of_files(format: &str) -> SqlError {
+    SqlError::unsupported(format!("COPY format \"{format}\" with STDIN or STDOUT")).with_hint(
+        "name a file in the directory of --copy-directory, or use partita load and partita dump",
+    )
 }
 
 /// Appends a row of a batch to a buffer.

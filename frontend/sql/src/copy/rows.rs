@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Table;
+use partita_proto::schema::JsonType;
 use partita_worker::Zone;
 use partita_worker::bytes::sent_text;
 
@@ -22,6 +23,8 @@ pub(super) struct Rows {
     table: String,
     names: Vec<String>,
     builders: Vec<ColumnBuilder>,
+    /// Types of the columns that are JSON.
+    json: Vec<Option<JsonType>>,
     schema: SchemaRef,
     /// Rows in the builders.
     count: usize,
@@ -37,6 +40,7 @@ impl Rows {
     pub(super) fn new(table: &Table, columns: &[String], zone: Zone) -> Result<Self, SqlError> {
         let mut builders = Vec::with_capacity(columns.len());
         let mut fields = Vec::with_capacity(columns.len());
+        let mut json = Vec::with_capacity(columns.len());
         for name in columns {
             let column = table
                 .schema
@@ -44,11 +48,13 @@ impl Rows {
                 .ok_or_else(|| SqlError::undefined_column(name, &table.name))?;
             builders.push(ColumnBuilder::new(column.column_type, zone));
             fields.push(Field::new(name, column.column_type.arrow(), true));
+            json.push(column.json);
         }
         Ok(Self {
             table: table.name.clone(),
             names: columns.to_vec(),
             builders,
+            json,
             schema: Arc::new(Schema::new(fields)),
             count: 0,
             bytes: 0,
@@ -61,6 +67,11 @@ impl Rows {
     /// Number of columns.
     pub(super) fn width(&self) -> usize {
         self.builders.len()
+    }
+
+    /// True if the column is JSONB.
+    pub(super) fn is_jsonb(&self, column: usize) -> bool {
+        self.json.get(column) == Some(&Some(JsonType::Jsonb))
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -108,8 +119,12 @@ impl Rows {
     }
 
     fn seal(&mut self) -> Result<(), SqlError> {
-        let arrays: Vec<ArrayRef> =
+        let mut arrays: Vec<ArrayRef> =
             self.builders.iter_mut().map(ColumnBuilder::finish).collect::<Result<_, _>>()?;
+        // The row that ended the data with an error has some of its values.
+        for array in arrays.iter_mut().filter(|array| array.len() > self.count) {
+            *array = array.slice(0, self.count);
+        }
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(self.count));
         let schema = Arc::clone(&self.schema);
         self.full.push(RecordBatch::try_new_with_options(schema, arrays, &options)?);
@@ -157,6 +172,11 @@ impl Rows {
     /// The error of a row with too many fields.
     pub(super) fn extra(&self) -> SqlError {
         self.located(SqlError::new(BAD_COPY_FORMAT, "extra data after last expected column"))
+    }
+
+    /// The error of a row that names another column.
+    pub(super) fn unknown(&self, name: &str) -> SqlError {
+        self.located(SqlError::undefined_column(name, &self.table))
     }
 
     /// The bytes as text.

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float32Array,
-    Float64Array, Int32Array, RecordBatch, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    Array, ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array,
+    FixedSizeBinaryBuilder, Float32Array, Float64Array, Int32Array, RecordBatch, StringViewArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema};
@@ -109,6 +110,73 @@ fn csv_is_fields_with_quotes() {
     assert_eq!(rows(CopyFormat::Csv, &options, "1,\n").unwrap(), ["1|"]);
 }
 
+fn ndjson(data: &str) -> Result<Vec<String>, SqlError> {
+    rows(CopyFormat::Ndjson, &CopyOptions::new(CopyFormat::Ndjson), data)
+}
+
+#[test]
+fn ndjson_is_lines_of_objects() {
+    let found = ndjson("{\"a\": 1, \"b\": \"x\"}\r\n\n {\"b\":null,\"a\":\"2\"}\n{\"a\":3}");
+    assert_eq!(found.unwrap(), ["1|x", "2|~", "3|~"]);
+    let found =
+        ndjson("{\"a\":1,\"b\":\"\\u00fc\\n\"}\n{\"a\":2,\"b\":[1, {}]}\n{\"a\":3,\"b\":1.50}\n");
+    assert_eq!(found.unwrap(), ["1|ü\n", "2|[1, {}]", "3|1.50"]);
+    assert_eq!(ndjson("{\"a\":1,\"a\":2}").unwrap(), ["2|~"]);
+    for (data, sqlstate, says) in [
+        ("{\"a\":1}\n{\"a\":2", "22P04", "invalid JSON object"),
+        ("{\"a\":1}\n[1]", "22P04", "an object"),
+        ("{\"a\":1}\n{\"a\":2} x", "22P04", "trailing"),
+        ("{\"a\":1}\n{\"a\":2,\"c\":1,\"d\":1}", "42703", "\"c\""),
+        ("{\"a\":1}\n{\"a\":\"x\"}", "22P02", "x"),
+    ] {
+        let error = ndjson(data).unwrap_err();
+        assert_eq!(error.sqlstate, sqlstate, "{data}: {error:?}");
+        assert!(error.message.contains(says), "{data}: {error:?}");
+        assert!(error.detail.unwrap().starts_with("COPY t, line 2"), "{data}");
+    }
+    assert!(ndjson("{\"a\":1,\"b\":\"\\u0000\"}").is_err());
+}
+
+#[test]
+fn ndjson_writes_numbers_and_texts() {
+    let fields = vec![
+        Field::new("n", arrow::datatypes::DataType::Decimal128(20, 2), true),
+        Field::new("f", arrow::datatypes::DataType::Float64, true),
+        Field::new("b", arrow::datatypes::DataType::Boolean, true),
+        Field::new("s", arrow::datatypes::DataType::Utf8View, true),
+    ];
+    let numbers = Decimal128Array::from(vec![Some(12_345_678_901_234_567_890), None]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(numbers.with_precision_and_scale(20, 2).unwrap()),
+        Arc::new(Float64Array::from(vec![0.5, f64::NAN])),
+        Arc::new(BooleanArray::from(vec![true, false])),
+        Arc::new(StringViewArray::from(vec!["a\"b", ""])),
+    ];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let options = CopyOptions::new(CopyFormat::Ndjson);
+    let mut encoder =
+        CopyEncoder::new(&batch.schema(), CopyFormat::Ndjson, &options, Zone::UTC).unwrap();
+    let lines = encoder.encode(&batch).unwrap().concat();
+    assert_eq!(
+        String::from_utf8(lines).unwrap(),
+        "{\"n\":123456789012345678.90,\"f\":0.5,\"b\":true,\"s\":\"a\\\"b\"}\n\
+         {\"n\":null,\"f\":\"NaN\",\"b\":false,\"s\":\"\"}\n"
+    );
+    assert!(encoder.finish().is_none());
+}
+
+#[test]
+fn parquet_needs_a_file() {
+    let options = CopyOptions::new(CopyFormat::Parquet);
+    let table = two();
+    let decoder =
+        CopyDecoder::new(&table, &names(&table), CopyFormat::Parquet, &options, Zone::UTC);
+    assert_eq!(decoder.err().unwrap().sqlstate, "0A000");
+    let schema = Arc::new(Schema::empty());
+    let encoder = CopyEncoder::new(&schema, CopyFormat::Parquet, &options, Zone::UTC);
+    assert_eq!(encoder.err().unwrap().sqlstate, "0A000");
+}
+
 #[test]
 fn a_header_may_have_to_match() {
     for (format, good, bad, short) in [
@@ -144,6 +212,20 @@ fn errors_say_where() {
         assert_eq!(error.sqlstate, sqlstate, "{}", error.message);
         assert!(error.message.contains(says), "{}", error.message);
         assert_eq!(error.detail.as_deref(), Some(place));
+    }
+}
+
+#[test]
+fn rows_before_a_wrong_one_are_there() {
+    for data in ["1,x\n2,y\nz,\n", "1,x\n2,y\n3\n", "1,x\n2,y\n3,z,\n", "1,x\n2,y\n3,\0\n"] {
+        let (table, options) = (two(), CopyOptions::new(CopyFormat::Csv));
+        let csv = CopyFormat::Csv;
+        let mut decoder =
+            CopyDecoder::new(&table, &names(&table), csv, &options, Zone::UTC).unwrap();
+        assert!(decoder.push(data.as_bytes()).is_err(), "{data}");
+        let batches = decoder.rows_before_error().unwrap();
+        let [batch] = batches.as_slice() else { panic!("{batches:?}") };
+        assert_eq!(batch.column(0).as_ref(), &Int32Array::from(vec![1, 2]) as &dyn Array);
     }
 }
 
@@ -194,11 +276,13 @@ fn binary_data_must_be_whole() {
 }
 
 const WIDE: &str = "CREATE TABLE t (k INT PRIMARY KEY, b BOOLEAN, u UINT64, f4 REAL, f8 DOUBLE, \
-    d DECIMAL(20, 4), s STRING, y BYTEA, dt DATE, ts TIMESTAMP(6))";
+    d DECIMAL(20, 4), s STRING, y BYTEA, dt DATE, ts TIMESTAMP(6), \
+    tm TIME, id UUID)";
 
 type Row = (
     (Option<i32>, Option<bool>, Option<u64>, Option<f32>, Option<f64>),
     (Option<i64>, Option<String>, Option<Vec<u8>>, Option<i32>, Option<i64>),
+    (Option<i64>, Option<[u8; 16]>),
 );
 
 fn batch(rows: Vec<Row>) -> RecordBatch {
@@ -206,6 +290,13 @@ fn batch(rows: Vec<Row>) -> RecordBatch {
         ($array:ty, $half:tt, $at:tt) => {
             Arc::new(rows.iter().map(|row| row.$half.$at.clone()).collect::<$array>()) as ArrayRef
         };
+    }
+    let mut uuids = FixedSizeBinaryBuilder::new(16);
+    for row in &rows {
+        match row.2.1 {
+            Some(uuid) => uuids.append_value(uuid).unwrap(),
+            None => uuids.append_null(),
+        }
     }
     let decimals: Decimal128Array = rows.iter().map(|row| row.1.0.map(i128::from)).collect();
     let arrays = vec![
@@ -219,6 +310,8 @@ fn batch(rows: Vec<Row>) -> RecordBatch {
         column!(BinaryViewArray, 1, 2),
         column!(Date32Array, 1, 3),
         column!(TimestampMicrosecondArray, 1, 4),
+        column!(Time64MicrosecondArray, 2, 0),
+        Arc::new(uuids.finish()) as ArrayRef,
     ];
     let names = names(&made(WIDE));
     let fields: Vec<_> = names
@@ -239,15 +332,17 @@ fn rows_strategy() -> impl Strategy<Value = Vec<Row>> {
     let first =
         (of(any::<i32>()), of(any::<bool>()), of(any::<u64>()), of(any::<f32>()), of(any::<f64>()));
     let second = (of(any::<i64>()), of(string), of(any::<Vec<u8>>()), of(DAYS), of(MICROS));
-    prop::collection::vec((first, second), 0..12)
+    let third = (of(0..86_400_000_000_i64), of(any::<[u8; 16]>()));
+    prop::collection::vec((first, second, third), 0..12)
 }
 
 fn options_strategy() -> impl Strategy<Value = (CopyFormat, CopyOptions)> {
-    let format = prop::sample::select(vec![CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary]);
+    let formats = [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary, CopyFormat::Ndjson];
+    let format = prop::sample::select(formats.to_vec());
     (format, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(format, header, odd, force)| {
             let mut options = CopyOptions::new(format);
-            if format != CopyFormat::Binary {
+            if matches!(format, CopyFormat::Text | CopyFormat::Csv) {
                 if header {
                     options.header = CopyHeader::Match;
                 }
@@ -324,6 +419,7 @@ fn values_are_printed_as_postgresql_prints_them() {
         (
             (Some(1), Some(true), None, Some(f4), Some(f8)),
             (Some(-5), Some("a\tb".into()), Some(vec![0xde]), Some(0), Some(micros)),
+            (Some(3_723_500_000), Some([0xa0; 16])),
         )
     };
     let batch = batch(vec![
@@ -340,12 +436,19 @@ fn values_are_printed_as_postgresql_prints_them() {
         .iter()
         .map(|line| String::from_utf8(line.to_vec()).unwrap())
         .collect();
+    let rest = "\t01:02:03.5\ta0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0\n";
     assert_eq!(
         lines,
         [
-            "1\tt\t\\N\t0.1\t1\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00.5\n",
-            "1\tt\t\\N\tNaN\t-Infinity\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00\n",
-            "1\tt\t\\N\t1e+20\t1e-05\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1969-12-31 23:59:59.999999\n",
+            format!(
+                "1\tt\t\\N\t0.1\t1\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00.5{rest}"
+            ),
+            format!(
+                "1\tt\t\\N\tNaN\t-Infinity\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00{rest}"
+            ),
+            format!(
+                "1\tt\t\\N\t1e+20\t1e-05\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1969-12-31 23:59:59.999999{rest}"
+            ),
         ]
     );
 }

@@ -70,6 +70,7 @@ fn each_statement_has_its_tag() {
         ("REVOKE SELECT ON t FROM b", "REVOKE"),
         ("ALTER TABLE t OWNER TO a", "ALTER TABLE"),
         ("ALTER SCHEMA d OWNER TO a", "ALTER DATABASE"),
+        ("ALTER SEQUENCE IF EXISTS d.s OWNER TO a", "ALTER SEQUENCE"),
         ("REASSIGN OWNED BY a TO b", "REASSIGN OWNED"),
         ("DROP OWNED BY a CASCADE", "DROP OWNED"),
         ("CREATE TOKEN WITH (ALL)", "CREATE TOKEN"),
@@ -225,6 +226,15 @@ fn privileges_belong_to_kinds_of_objects() {
     // Words of the grammar are names where no object follows.
     let table = grant("GRANT SELECT ON \"cluster\" TO \"select\"");
     assert_eq!(table.objects, GrantObjects::Tables(vec![TableName::bare("cluster")]));
+    let sequences = grant("GRANT USAGE, UPDATE ON SEQUENCE s, d.r TO a");
+    let usage = Actions::of(&[Action::Connect, Action::Update]);
+    assert_eq!(sequences.privileges, Privileges::Listed(usage));
+    let other = TableName { database: Some("d".to_owned()), name: "r".to_owned() };
+    assert_eq!(sequences.objects, GrantObjects::Sequences(vec![TableName::bare("s"), other]));
+    let all = grant("GRANT ALL ON ALL SEQUENCES IN SCHEMA d TO a");
+    assert_eq!(all.objects, GrantObjects::AllSequencesIn(vec!["d".to_owned()]));
+    let table = grant("GRANT SELECT ON sequence TO a");
+    assert_eq!(table.objects, GrantObjects::Tables(vec![TableName::bare("sequence")]));
     for (sql, sqlstate, part) in [
         ("GRANT CREATE ON t TO a", "0LP01", "invalid privilege type CREATE for table"),
         ("GRANT SELECT ON CLUSTER TO a", "0LP01", "SELECT for cluster"),
@@ -232,7 +242,10 @@ fn privileges_belong_to_kinds_of_objects() {
         ("GRANT OWN ON t TO a", "42601", "unrecognized privilege type \"own\""),
         ("GRANT SELECT, ALL ON t TO a", "42601", "ALL must be the only"),
         ("GRANT REFERENCES ON t TO a", "0A000", "REFERENCES"),
-        ("GRANT SELECT ON ALL SEQUENCES IN SCHEMA d TO a", "0A000", "ALL SEQUENCES"),
+        ("GRANT SELECT ON ALL FUNCTIONS IN SCHEMA d TO a", "0A000", "ALL FUNCTIONS"),
+        ("GRANT INSERT ON SEQUENCE s TO a", "0LP01", "invalid privilege type INSERT for sequence"),
+        ("GRANT CONNECT ON SEQUENCE s TO a", "0LP01", "CONNECT for sequence"),
+        ("GRANT USAGE ON TABLE t TO a", "0LP01", "USAGE for table"),
         ("GRANT SELECT (a), INSERT ON t TO b", "0A000", "columns"),
         ("GRANT SELECT ON t", "42601", "expected TO"),
         ("GRANT SELECT ON t TO a WITH ADMIN OPTION", "42601", "WITH GRANT OPTION"),

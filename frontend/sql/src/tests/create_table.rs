@@ -5,7 +5,7 @@ use std::time::Duration;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::{
-    ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TextLength, Unit,
+    ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic, TextLength, Unit,
 };
 use partita_proto::value::Value;
 
@@ -189,6 +189,9 @@ fn types_of_many_dialects_are_known() {
         ("BINARY", T::Binary),
         ("BLOB", T::Binary),
         ("DATE", T::Date),
+        ("UUID", T::Uuid),
+        ("TIME", T::Time),
+        ("TIME(6) WITHOUT TIME ZONE", T::Time),
         ("TIMESTAMP", T::Timestamp(Unit::Millisecond, false)),
         ("TIMESTAMP(0)", T::Timestamp(Unit::Second, false)),
         ("TIMESTAMP(6)", T::Timestamp(Unit::Microsecond, false)),
@@ -210,13 +213,24 @@ fn types_of_many_dialects_are_known() {
 }
 
 #[test]
+fn columns_of_json_are_texts_that_are_shown_as_json() {
+    let sql = "CREATE TABLE t (k INT PRIMARY KEY, j JSON, b JSONB DEFAULT '{}'::jsonb)";
+    let columns = create(sql).unwrap().columns;
+    let types: Vec<String> = columns.iter().map(|column| column.column_type.sql()).collect();
+    assert_eq!(types, ["INT", "STRING", "STRING"]);
+    let json: Vec<_> = columns.iter().map(|column| column.json.map(JsonType::sql)).collect();
+    assert_eq!(json, [None, Some("JSON"), Some("JSONB")]);
+    assert_eq!(columns[2].default.as_deref(), Some("'{}'"));
+}
+
+#[test]
 fn types_that_do_not_exist_are_refused_by_name() {
     for (sql, sqlstate, says) in [
-        ("JSON", "0A000", "type JSON"),
+        ("JSON2", "0A000", "type JSON2"),
         ("INTERVAL", "0A000", "type INTERVAL"),
-        ("UUID", "0A000", "type UUID"),
-        ("SERIAL", "0A000", "type SERIAL"),
-        ("TIME", "0A000", "type TIME"),
+        ("TIME(3)", "0A000", "a TIME of other than 6 digits"),
+        ("TIME WITH TIME ZONE", "0A000", "TIME WITH TIME ZONE"),
+        ("TIMETZ", "0A000", "type TIMETZ"),
         ("INT[]", "0A000", "an array"),
         ("TIMESTAMP(4)", "0A000", "other than 0, 3, 6 or 9"),
         ("DECIMAL(39)", "22023", "DECIMAL"),
@@ -271,7 +285,10 @@ fn contradictions_are_refused() {
         ),
         ("CREATE TABLE t (a INT TIME INDEX)", "42P16", "must be a TIMESTAMP"),
         ("CREATE TABLE t (a TIMESTAMP NULL TIME INDEX)", "42P16", "NOT NULL"),
-        ("CREATE TABLE t (a INT)", "42P16", "PRIMARY KEY or a TIME INDEX"),
+        ("CREATE TABLE t (a INT, __row BYTEA)", "42P16", "two underscores"),
+        ("CREATE TABLE t (__row BYTEA PRIMARY KEY)", "42P16", "two underscores"),
+        ("CREATE TABLE t (a INT) PARTITION BY HASH (a) PARTITIONS 2", "42P16", "without a key"),
+        ("CREATE TABLE t (a INT) SPLIT AT ((1))", "42P16", "without a key"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (b))", "42703", "\"b\" named in PRIMARY KEY"),
         ("CREATE TABLE t (a INT, TIME INDEX (b))", "42703", "\"b\" named in TIME INDEX"),
         (
@@ -311,15 +328,27 @@ fn contradictions_are_refused() {
         ("CREATE TABLE t (a INT PRIMARY KEY) WITH (hash_buckets = 4)", "0A000", "'hash_buckets'"),
         ("CREATE TABLE t (a INT PRIMARY KEY) ENGINE=innodb", "0A000", "ENGINE = innodb"),
         ("CREATE TABLE t (a INT UNIQUE, PRIMARY KEY (a))", "0A000", "UNIQUE"),
-        ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1))", "0A000", "CHECK"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (b > 1))", "42703", "\"b\""),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY CHECK (a IN (SELECT 1)))",
+            "42P17",
+            "a subquery cannot be part of a check constraint",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY, CONSTRAINT c CHECK (a > 1), CONSTRAINT c CHECK (a > 2))",
+            "42710",
+            "constraint \"c\"",
+        ),
+        ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1) NO INHERIT)", "0A000", "NO INHERIT"),
         (
             "CREATE TABLE t (a INT PRIMARY KEY, FOREIGN KEY (a) REFERENCES u (a))",
             "0A000",
             "FOREIGN KEY",
         ),
         ("CREATE TABLE t (a INT REFERENCES u (a))", "0A000", "REFERENCES"),
-        ("CREATE TABLE t AS SELECT 1", "0A000", "AS SELECT"),
-        ("CREATE TABLE t (LIKE u)", "0A000", "LIKE"),
+        ("CREATE TABLE t (LIKE u)", "0A000", "LIKE here"),
+        ("CREATE TABLE t (LIKE u INCLUDING nonsense)", "42601", "\"nonsense\""),
+        ("CREATE TABLE t LIKE u (a INT)", "42601", "at or near \"(\""),
         (
             "CREATE TABLE t (u INT, PRIMARY KEY (HASH(u), u))",
             "0A000",
@@ -357,6 +386,21 @@ fn options_of_partitioning_are_checked() {
             "'off', 'advise' or 'auto'",
         ),
         (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (auto_partitioning_merge_after = '0s')",
+            "22023",
+            "a time such as '1h'",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (pin_expiry = 'soon')",
+            "22023",
+            "a time such as '30d', or 'never'",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (forecast = 'rain')",
+            "22023",
+            "takes ENABLED or DISABLED",
+        ),
+        (
             "CREATE TABLE t (a INT PRIMARY KEY) WITH (MIN_PARTITIONS = 4, AUTO_PARTITIONING_MIN_PARTITIONS_COUNT = 4)",
             "42601",
             "more than once",
@@ -391,7 +435,10 @@ fn generated_columns_depend_on_plain_columns_only() {
         ("h INT GENERATED ALWAYS AS ((SELECT 1)) STORED", "42P17", "subquery"),
         ("h INT GENERATED ALWAYS AS (a) VIRTUAL", "0A000", "VIRTUAL"),
         ("h INT GENERATED ALWAYS AS (a) STORED DEFAULT 1", "42601", "cannot have a DEFAULT"),
-        ("h INT GENERATED ALWAYS AS IDENTITY", "0A000", "IDENTITY"),
+        ("h DOUBLE GENERATED ALWAYS AS IDENTITY", "22023", "identity column type"),
+        ("h SERIAL DEFAULT 1", "42601", "multiple default values"),
+        ("h SERIAL NULL", "42601", "conflicting NULL/NOT NULL"),
+        ("h INT DEFAULT 1 GENERATED BY DEFAULT AS IDENTITY", "42601", "multiple default values"),
     ] {
         refused(&format!("CREATE TABLE t (a INT PRIMARY KEY, {sql})"), sqlstate, says);
     }
@@ -416,6 +463,31 @@ fn options_say_what_clauses_say() {
         let sql = format!("CREATE TABLE t (ts TIMESTAMP TIME INDEX) WITH ('ttl'={forever})");
         assert_eq!(new_table(&sql).unwrap().0.schema.options.ttl, None, "{sql}");
     }
+}
+
+#[test]
+fn options_of_greptimedb_without_effect_are_named_in_one_notice() {
+    let (table, notices) = new_table(
+        "CREATE TABLE t (ts TIMESTAMP TIME INDEX) WITH ('compaction.type'='twcs', 'ttl'='7d', \
+         'memtable.type'='partition_tree', storage='S3')",
+    )
+    .unwrap();
+    assert_eq!(table.schema.options.ttl, Some(Duration::from_secs(7 * 86_400)));
+    let messages: Vec<&str> = notices.iter().map(|notice| notice.message.as_str()).collect();
+    let expected = "table options without effect: 'compaction.type', 'memtable.type', 'storage'";
+    assert!(messages.contains(&expected), "{messages:?}");
+    let unknown = "CREATE TABLE t (ts TIMESTAMP TIME INDEX) WITH ('compaction.types'='twcs')";
+    assert_eq!(new_table(unknown).unwrap_err().sqlstate, "22023");
+}
+
+#[test]
+fn a_generated_column_is_stored_without_the_word_too() {
+    let (table, _) = new_table(
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT GENERATED ALWAYS AS (a + 1), c INT AS (a * 2) NULL)",
+    )
+    .unwrap();
+    let generated = table.schema.columns.iter().filter(|column| column.generated.is_some());
+    assert_eq!(generated.count(), 2);
 }
 
 #[test]
@@ -529,7 +601,8 @@ fn options_of_partitioning_are_read_in_long_and_short_words() {
     let (table, _) = new_table(
         "CREATE TABLE t (a BIGINT PRIMARY KEY) WITH (AUTO_PARTITIONING_BY_LOAD = DISABLED, \
          auto_partitioning_by_size = 'enabled', PARTITION_SIZE_MB = 64, MIN_PARTITIONS = 3, \
-         AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = 9, hotspot_remedy = auto, keep_together = 1)",
+         AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = 9, hotspot_remedy = auto, keep_together = 1, \
+         AUTO_PARTITIONING_MERGE_AFTER = '2 hours', pin_expiry = '30d', forecast = off)",
     )
     .unwrap();
     let expected = Partitioning {
@@ -540,8 +613,14 @@ fn options_of_partitioning_are_read_in_long_and_short_words() {
         max_partitions: 9,
         hotspot_remedy: HotspotRemedy::Auto,
         keep_together: 1,
+        merge_after_s: 7_200,
+        pin_expiry_s: 30 * 86_400,
+        forecast: false,
     };
     assert_eq!(table.schema.options.partitioning, expected);
+    let sql = "CREATE TABLE t (a INT PRIMARY KEY) WITH (pin_expiry = 'never', forecast = ENABLED)";
+    let (table, _) = new_table(sql).unwrap();
+    assert_eq!(table.schema.options.partitioning, Partitioning::default());
 }
 
 #[test]

@@ -8,9 +8,8 @@ use partita_worker::Zone;
 use proptest::prelude::*;
 
 use super::made;
-use crate::StatementTime;
-use crate::parse;
 use crate::statement::Statement;
+use crate::{RekeyChange, StatementTime, parse};
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     made(
@@ -30,7 +29,8 @@ fn soup() -> impl Strategy<Value = String> {
         $$ $a$ [ ] UNSIGNED DECIMAL(3,2) COMMENT ENGINE = 'ttl' '7d' ADMIN flush_table('t') USE \
         ROLE USER GRANT REVOKE OPTION OWNER OWNED PASSWORD VALID UNTIL TOKEN READ WRITE EXPIRES CLUSTER PUBLIC \
         INVERTED SKIPPING FULLTEXT USING inverted MODIFY UNSET granularity 'bloom' analyzer @@ \
-        ADVISE PARTITIONS RATE MATERIALIZED COPY OF CASCADE";
+        ADVISE PARTITIONS RATE MATERIALIZED COPY OF CASCADE \
+        PAUSE RESUME CANCEL THROTTLE REKEYING";
     let words: Vec<_> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let glue = prop::sample::select(vec![" ", "", " ", "\n"]);
     prop::collection::vec((prop::sample::select(words), glue), 0..30)
@@ -58,6 +58,14 @@ fn try_all(sql: &str) {
             }
             Statement::AlterTable(alter) => {
                 drop(alter.to_changes(&TABLE));
+                if let Ok(Some(placement)) = alter.moving_placement(&TABLE, false) {
+                    drop(placement.to_rekeyed(&TABLE, "t2"));
+                }
+            }
+            Statement::Rekey(rekey) => {
+                if let RekeyChange::Begin(layout) = rekey.change {
+                    drop(layout.to_rekeyed(&TABLE, "t2"));
+                }
             }
             Statement::CreateIndex(create) => {
                 drop(create.to_change(&TABLE));

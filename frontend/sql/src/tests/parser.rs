@@ -8,8 +8,9 @@ use partita_proto::service::{AdminOrder, TableChange};
 use super::{made, one};
 use crate::parse;
 use crate::statement::{
-    Admin, AlterChange, AlterTable, CopyColumns, CopyFormat, CopyHeader, Fetch, InsertSource,
-    SeriesCardinality, Set, SetValue, Show, Statement, TableName, Transaction,
+    Admin, AlterChange, AlterTable, Comment, CommentObject, CopyColumns, CopyFormat, CopyHeader,
+    Direction, Fetch, InsertSource, SeriesCardinality, Set, SetValue, Show, Statement, TableName,
+    Transaction,
 };
 
 #[track_caller]
@@ -50,6 +51,11 @@ fn every_statement_has_its_tag() {
         ("UPSERT INTO t VALUES (1)", "INSERT"),
         ("DELETE FROM t WHERE a = 1", "DELETE"),
         ("COPY t FROM STDIN", "COPY"),
+        ("VACUUM", "VACUUM"),
+        ("vacuum analyze d.t, u", "VACUUM"),
+        ("VACUUM (FULL, ANALYZE) t", "VACUUM"),
+        ("ANALYZE VERBOSE t", "ANALYZE"),
+        ("ANALYZE", "ANALYZE"),
         ("COPY (SELECT 1) TO STDOUT", "COPY"),
         ("CREATE DATABASE IF NOT EXISTS d WITH (ttl = '7d')", "CREATE DATABASE"),
         ("CREATE SCHEMA d", "CREATE DATABASE"),
@@ -57,6 +63,23 @@ fn every_statement_has_its_tag() {
         ("ALTER DATABASE d UNSET 'ttl'", "ALTER DATABASE"),
         ("DROP SCHEMA IF EXISTS d CASCADE", "DROP DATABASE"),
         ("DROP TABLE IF EXISTS a, b.c", "DROP TABLE"),
+        (
+            "UPDATE ONLY d.t AS a SET v = a.v + 1, (w, x) = (1, DEFAULT) FROM u WHERE a.k = u.k",
+            "UPDATE",
+        ),
+        ("UPDATE t SET a = 1 WHERE b = 2 RETURNING *, a + 1 AS next", "UPDATE"),
+        ("DELETE FROM t AS x WHERE a = 1 RETURNING x.a", "DELETE"),
+        ("INSERT INTO t SELECT 1 RETURNING a", "INSERT"),
+        ("INSERT INTO t SELECT a FROM u ON CONFLICT DO NOTHING", "INSERT"),
+        ("INSERT INTO t DEFAULT VALUES ON CONFLICT ON CONSTRAINT t_pkey DO NOTHING", "INSERT"),
+        (
+            "INSERT INTO t AS x (k, v) VALUES (1, 2) ON CONFLICT (k) \
+             DO UPDATE SET v = x.v + excluded.v WHERE x.v < 9 RETURNING v",
+            "INSERT",
+        ),
+        ("INSERT INTO t DEFAULT VALUES RETURNING a", "INSERT"),
+        ("EXPLAIN UPDATE t SET a = 1", "EXPLAIN"),
+        ("PREPARE p AS UPDATE t SET a = $1", "PREPARE"),
         ("DROP TABLE a CASCADE", "DROP TABLE"),
         ("CREATE MATERIALIZED COPY c OF t PRIMARY KEY (b, a)", "CREATE MATERIALIZED COPY"),
         ("DROP MATERIALIZED COPY IF EXISTS c, d.e", "DROP MATERIALIZED COPY"),
@@ -64,6 +87,10 @@ fn every_statement_has_its_tag() {
         ("DROP INDEX IF EXISTS i", "DROP INDEX"),
         ("TRUNCATE TABLE t", "TRUNCATE TABLE"),
         ("TRUNCATE t", "TRUNCATE TABLE"),
+        ("ALTER VIEW IF EXISTS d.v RENAME TO w", "ALTER VIEW"),
+        ("ALTER TABLE v RENAME TO w", "ALTER TABLE"),
+        ("TRUNCATE t, d.u RESTART IDENTITY CASCADE", "TRUNCATE TABLE"),
+        ("TRUNCATE t CONTINUE IDENTITY", "TRUNCATE TABLE"),
         ("USE d", "USE"),
         ("SHOW DATABASES", "SHOW"),
         ("DESC t", "DESCRIBE"),
@@ -93,12 +120,61 @@ fn every_statement_has_its_tag() {
         ("MOVE ALL IN c", "MOVE"),
         ("CLOSE c", "CLOSE CURSOR"),
         ("DISCARD ALL", "DISCARD ALL"),
+        ("LISTEN \"My channel\"", "LISTEN"),
+        ("NOTIFY jobs", "NOTIFY"),
+        ("NOTIFY jobs, 'payload'", "NOTIFY"),
         ("ADMIN flush_table('t')", "ADMIN"),
         ("", ""),
         ("-- nothing", ""),
     ] {
         assert_eq!(one(sql).unwrap().tag(), tag, "{sql}");
     }
+}
+
+#[test]
+fn the_zone_of_mysql_is_east_of_greenwich() {
+    for (text, zone) in [
+        ("SET time_zone = '+08:00'", SetValue::Values(vec!["8".to_owned()])),
+        ("SET SESSION time_zone = '-05:30'", SetValue::Values(vec!["-5.5".to_owned()])),
+        ("SET time_zone = 'Asia/Shanghai'", SetValue::Values(vec!["Asia/Shanghai".to_owned()])),
+        ("SET time_zone = SYSTEM", SetValue::Default),
+        ("RESET time_zone", SetValue::Default),
+    ] {
+        let Statement::Set(set) = one(text).unwrap() else { panic!("{text}") };
+        assert_eq!((set.name.as_str(), set.value), ("timezone", zone), "{text}");
+    }
+}
+
+#[test]
+fn a_changed_type_is_refused_with_a_way_round() {
+    for sql in [
+        "ALTER TABLE t ALTER COLUMN v TYPE BIGINT",
+        "ALTER TABLE t ALTER v SET DATA TYPE BIGINT USING v + 1",
+        "ALTER TABLE t MODIFY COLUMN v BIGINT",
+    ] {
+        let error = one(sql).unwrap_err();
+        assert_eq!(error.sqlstate, "0A000", "{sql}");
+        assert!(error.hint.is_some_and(|hint| hint.contains("CAST(column AS type)")), "{sql}");
+    }
+    let alter = alter("ALTER TABLE t SET 'compaction.type' = 'twcs'");
+    assert!(alter.changes.is_empty());
+    assert_eq!(alter.notices[0].message, "table option without effect: 'compaction.type'");
+}
+
+#[test]
+fn ranges_that_are_aligned_are_refused_by_name() {
+    for sql in [
+        "SELECT ts, avg(v) RANGE '10s' FROM t ALIGN '5s'",
+        "SELECT ts, host, min(v) RANGE '10s' FILL PREV FROM t WHERE v > 0 ALIGN '5s' BY (host)",
+        "SELECT count(*) FROM (SELECT ts, avg(v) RANGE '10s' FROM t ALIGN INTERVAL '5s') AS x",
+    ] {
+        let error = one(sql).unwrap_err();
+        assert_eq!(error.sqlstate, "0A000", "{sql}");
+        assert!(error.message.contains("RANGE ... ALIGN"), "{sql}: {}", error.message);
+    }
+    // The word is a name elsewhere.
+    assert!(one("SELECT align, 'align' AS x FROM t AS align").is_ok());
+    assert_eq!(one("SELECT align FROM t WHERE").unwrap_err().sqlstate, "42601");
 }
 
 #[test]
@@ -112,48 +188,82 @@ fn several_statements_come_in_order() {
 #[test]
 fn what_is_not_done_is_refused_by_name() {
     for (sql, says) in [
-        ("UPDATE t SET a = 1", "UPDATE"),
+        ("UPDATE t SET (a, b) = (SELECT 1, 2)", "UPDATE ... SET (...) = (SELECT ...)"),
+        ("UPDATE t SET a = 1 WHERE CURRENT OF c", "WHERE CURRENT OF"),
+        ("UPDATE t SET a = 1 ORDER BY a LIMIT 1", "UPDATE ... ORDER BY"),
         ("MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE", "MERGE"),
         ("GRANT SELECT (a) ON t TO u", "a privilege on columns"),
         ("GRANT EXECUTE ON FUNCTION f TO u", "a privilege on a FUNCTION"),
-        ("LISTEN x", "LISTEN"),
-        ("VACUUM", "VACUUM"),
-        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+        ("VACUUM (INDEX_CLEANUP) t", "option INDEX_CLEANUP of VACUUM"),
+        ("CREATE VIEW v AS SELECT 1 WITH CHECK OPTION", "WITH CHECK OPTION"),
+        ("CREATE RECURSIVE VIEW v (a) AS SELECT 1", "CREATE RECURSIVE VIEW"),
+        ("CREATE VIEW v WITH (security_barrier) AS SELECT 1", "CREATE VIEW ... WITH"),
+        ("COMMENT ON ROLE d IS 'x'", "COMMENT ON ROLE"),
         ("CREATE INDEX i ON t (a)", "CREATE INDEX without USING"),
         ("ALTER INDEX i RENAME TO j", "ALTER INDEX"),
         ("CREATE EXTERNAL TABLE t (a INT) STORED AS CSV LOCATION '/etc'", "CREATE EXTERNAL TABLE"),
-        ("CREATE TEMPORARY TABLE t (a INT)", "CREATE TEMPORARY TABLE"),
+        ("CREATE TEMPORARY VIEW t AS SELECT 1", "TEMPORARY of anything but a table"),
+        ("CREATE TEMP TABLE t (a INT) ON COMMIT DROP", "ON COMMIT DROP"),
         ("CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE"),
         ("CREATE FUNCTION f() RETURNS INT AS 'x'", "CREATE FUNCTION"),
-        ("DROP VIEW v", "DROP VIEW"),
-        ("COPY t TO '/tmp/x'", "COPY TO a file"),
-        ("COPY t FROM '/etc/passwd'", "COPY FROM a file"),
-        ("COPY t FROM PROGRAM 'ls'", "COPY FROM a file"),
-        ("SELECT 1 INTO t", "SELECT ... INTO"),
+        ("ALTER VIEW v SET (security_barrier)", "ALTER VIEW ... SET"),
+        ("ALTER VIEW v OWNER TO a", "ALTER VIEW ... OWNER"),
+        ("COPY t TO PROGRAM 'cat'", "COPY TO PROGRAM"),
+        ("COPY t FROM PROGRAM 'ls'", "COPY FROM PROGRAM"),
+        ("INSERT INTO t SELECT 1 INTO u", "SELECT ... INTO"),
         ("SELECT * FROM t FOR UPDATE", "FOR UPDATE"),
         ("SELECT * FROM t AS a TABLESAMPLE SYSTEM (1)", "TABLESAMPLE"),
         ("INSERT INTO t SELECT a FROM u FETCH FIRST 3 ROWS WITH TIES", "WITH TIES"),
         ("SELECT a FROM u FETCH FIRST 3 PERCENT ROWS ONLY", "PERCENT"),
         ("DELETE FROM t WHERE a IN (SELECT b FROM u TABLESAMPLE SYSTEM (1))", "TABLESAMPLE"),
         ("WITH a AS (DELETE FROM t) SELECT 1", "writes inside"),
-        ("INSERT INTO t SELECT 1 ON CONFLICT DO NOTHING", "ON CONFLICT"),
-        ("INSERT INTO t SELECT 1 RETURNING a", "RETURNING"),
-        ("INSERT INTO t DEFAULT VALUES RETURNING a", "RETURNING"),
-        ("DELETE FROM t RETURNING a", "RETURNING"),
+        ("INSERT INTO t SELECT 1 ON DUPLICATE KEY UPDATE a = 1", "ON DUPLICATE KEY"),
+        ("INSERT INTO t VALUES (1) ON CONFLICT (a) WHERE b DO NOTHING", "ON CONFLICT (...) WHERE"),
         ("DELETE FROM t USING u WHERE a = b", "USING"),
         ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
-        ("EXPLAIN UPDATE t SET a = 1", "UPDATE"),
         ("SET SESSION AUTHORIZATION x", "SET SESSION AUTHORIZATION"),
-        ("FETCH PRIOR FROM c", "FETCH PRIOR"),
-        ("DECLARE c SCROLL CURSOR FOR SELECT 1", "SCROLL"),
+        ("DECLARE c BINARY CURSOR FOR SELECT 1", "a BINARY cursor"),
         ("SHOW PROCESSLIST", "SHOW PROCESSLIST"),
         ("ADMIN reboot('t')", "ADMIN reboot"),
-        ("SELECT * FROM t; UPDATE t SET a = 1", "UPDATE"),
+        ("SELECT * FROM t; MERGE INTO t USING u ON a = b", "MERGE"),
     ] {
         refused(sql, "0A000", says);
     }
-    let update = parse("UPDATE t SET a = 1").unwrap_err();
-    assert!(update.hint.unwrap().contains("INSERT"));
+    let merge = parse("MERGE INTO t USING u ON a = b").unwrap_err();
+    assert!(merge.hint.unwrap().contains("INSERT"));
+}
+
+#[test]
+fn views_and_comments_are_read() {
+    let Statement::CreateView(view) =
+        one("CREATE OR REPLACE VIEW d.v (a, \"B\") AS SELECT 1, 2;").unwrap()
+    else {
+        panic!()
+    };
+    assert!(view.or_replace && !view.if_not_exists);
+    assert_eq!(view.name, TableName { database: Some("d".to_owned()), name: "v".to_owned() });
+    assert_eq!((view.columns.join(" "), &*view.query.text), ("a B".to_owned(), "SELECT 1, 2"));
+    let Statement::DropView(drop) = one("DROP VIEW IF EXISTS v, d.w CASCADE").unwrap() else {
+        panic!()
+    };
+    assert!(drop.if_exists && drop.cascade && drop.names.len() == 2);
+    let comment = |sql: &str| match one(sql).unwrap() {
+        Statement::Comment(comment) => comment,
+        other => panic!("{other:?}"),
+    };
+    let of_column = comment("COMMENT ON COLUMN d.t.c IS 'x'");
+    let table = TableName { database: Some("d".to_owned()), name: "t".to_owned() };
+    let object = CommentObject::Column { table, column: "c".to_owned() };
+    assert_eq!(of_column, Comment { object, text: Some("x".to_owned()) });
+    assert_eq!(comment("COMMENT ON TABLE t IS ''").text, None);
+    assert_eq!(comment("COMMENT ON VIEW t IS NULL").text, None);
+    let of_database = comment("COMMENT ON SCHEMA d IS 'x'").object;
+    assert_eq!(of_database, CommentObject::Database("d".to_owned()));
+    refused("COMMENT ON COLUMN c IS 'x'", "42601", "qualified");
+    refused("COMMENT ON COLUMN other.d.t.c IS 'x'", "0A000", "another catalog");
+    assert_eq!(comment("COMMENT ON COLUMN partita.d.t.c IS 'x'"), of_column);
+    refused("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", "42601", "exclude");
+    refused("CREATE VIEW v AS DELETE FROM t", "0A000", "writes inside");
 }
 
 #[test]
@@ -169,6 +279,10 @@ fn syntax_errors_point_at_what_is_wrong() {
         ("INSERT t VALUES (1)", 8),
         ("INSERT INTO t FOO", 15),
         ("DROP TABLE", 11),
+        ("UPDATE t SET", 13),
+        ("UPDATE t SET a = 1, a = 2", 21),
+        ("UPDATE t SET (a, b) = (1, 2, 3)", 14),
+        ("UPDATE t SET a.b = 1", 15),
         ("USE", 4),
     ] {
         let error = parse(sql).expect_err(sql);
@@ -200,6 +314,24 @@ fn inserts_keep_their_rows_as_text() {
         let Statement::Insert(insert) = one(sql).unwrap() else { panic!() };
         assert!(matches!(insert.source, InsertSource::Query(_)), "{sql}");
     }
+}
+
+#[test]
+fn rows_end_where_returning_begins_and_not_at_that_word_in_a_text() {
+    for (sql, rows, returns) in [
+        ("INSERT INTO t VALUES (1) RETURNING a", "(1) ", true),
+        ("INSERT INTO t VALUES ('returning'), (\"x\")", "('returning'), (\"x\")", false),
+        ("INSERT INTO t VALUES (E'it\\'s returning') returning *", "(E'it\\'s returning') ", true),
+        ("INSERT INTO t VALUES ('a''b') /* returning */", "('a''b') /* returning */", false),
+        ("INSERT INTO t VALUES (f(returning)), (2)\nRETURNING a, b", "(f(returning)), (2)\n", true),
+        ("INSERT INTO t VALUES ('ä'), ('é') RETURNING a", "('ä'), ('é') ", true),
+    ] {
+        let Statement::Insert(insert) = one(sql).unwrap() else { panic!() };
+        let InsertSource::Values(range) = insert.source else { panic!() };
+        assert_eq!((&insert.text[range], insert.returning.is_some()), (rows, returns), "{sql}");
+    }
+    let error = parse("INSERT INTO t VALUES (1) RETURNING a FOO BAR").unwrap_err();
+    assert_eq!((error.sqlstate.as_str(), error.position), ("42601", Some(42)));
 }
 
 #[test]
@@ -244,6 +376,7 @@ fn show_shows_many_things() {
             Show::Tables { database: d(), like: Some("x".into()), full: true },
         ),
         ("SHOW CREATE TABLE t", Show::CreateTable(t())),
+        ("SHOW CREATE VIEW t", Show::CreateView(t())),
         ("SHOW COLUMNS FROM t", Show::Columns(t())),
         (
             "SHOW COLUMNS FROM t FROM d",
@@ -296,18 +429,40 @@ fn the_cardinality_of_series_is_shown_for_a_database_or_a_table() {
 }
 
 #[test]
-fn cursors_are_fetched_forward() {
-    for (sql, count) in [
-        ("FETCH c", Some(1)),
-        ("FETCH NEXT FROM c", Some(1)),
-        ("FETCH 10 c", Some(10)),
-        ("FETCH ALL FROM c", None),
-        ("FETCH FORWARD ALL IN c", None),
-        ("FETCH FORWARD c", Some(1)),
-        ("FETCH FORWARD 7 FROM c", Some(7)),
+fn cursors_are_fetched_in_a_direction() {
+    use Direction::{Absolute, Backward, Forward, Relative};
+
+    for (sql, direction) in [
+        ("FETCH c", Forward(Some(1))),
+        ("FETCH NEXT FROM c", Forward(Some(1))),
+        ("FETCH 10 c", Forward(Some(10))),
+        ("FETCH ALL FROM c", Forward(None)),
+        ("FETCH FORWARD ALL IN c", Forward(None)),
+        ("FETCH FORWARD c", Forward(Some(1))),
+        ("FETCH FORWARD 7 FROM c", Forward(Some(7))),
+        ("FETCH PRIOR FROM c", Backward(Some(1))),
+        ("FETCH BACKWARD c", Backward(Some(1))),
+        ("FETCH BACKWARD ALL FROM c", Backward(None)),
+        ("FETCH BACKWARD -2 FROM c", Forward(Some(2))),
+        ("FETCH -3 c", Backward(Some(3))),
+        ("FETCH FIRST c", Absolute(1)),
+        ("FETCH LAST FROM c", Absolute(-1)),
+        ("FETCH ABSOLUTE -2 FROM c", Absolute(-2)),
+        ("FETCH RELATIVE 0 FROM c", Relative(0)),
     ] {
         let Statement::Fetch(fetch) = one(sql).unwrap() else { panic!() };
-        assert_eq!(fetch, Fetch { name: "c".into(), count, only_move: false }, "{sql}");
+        assert_eq!(fetch, Fetch { name: "c".into(), direction, only_move: false }, "{sql}");
+    }
+    for name in ["prior", "first", "backward", "all"] {
+        let Statement::Fetch(fetch) = one(&format!("FETCH {name}")).unwrap() else { panic!() };
+        assert_eq!((fetch.name.as_str(), fetch.direction), (name, Forward(Some(1))));
+    }
+    for (sql, scrolls) in [
+        ("DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT 1", true),
+        ("DECLARE c NO SCROLL CURSOR FOR SELECT 1", false),
+    ] {
+        let Statement::Declare(declare) = one(sql).unwrap() else { panic!() };
+        assert_eq!(declare.scroll, scrolls, "{sql}");
     }
 }
 
@@ -354,6 +509,7 @@ fn alter_table_takes_several_changes() {
     refused(key, "0A000", "NOT NULL key column");
     refused("ALTER TABLE t ADD COLUMN a INT TIME INDEX", "0A000", "TIME INDEX");
     refused("ALTER TABLE t ADD CONSTRAINT x UNIQUE (a)", "0A000", "ADD CONSTRAINT");
+    refused("ALTER TABLE t ADD COLUMN a INT CHECK (a > 1)", "0A000", "CHECK");
     refused("ALTER TABLE t ALTER COLUMN a TYPE INT", "0A000", "TYPE");
     refused("ALTER TABLE t MODIFY COLUMN a BIGINT", "0A000", "type");
     refused("ALTER TABLE t ADD INDEX (a)", "0A000", "ADD INDEX");
@@ -439,15 +595,33 @@ fn copy_takes_both_spellings_of_its_options() {
     assert_eq!(&*out.query.text, "SELECT a, \"B\" FROM d.t");
     let Statement::CopyTo(out) = one("COPY (SELECT 1 AS x) TO STDOUT").unwrap() else { panic!() };
     assert_eq!(&*out.query.text, "SELECT 1 AS x");
-    refused("COPY t FROM STDIN (FORMAT parquet)", "22023", "\"parquet\"");
+    assert_eq!((text.file.as_deref(), out.file.as_deref()), (None, None));
+    refused("COPY t FROM STDIN (FORMAT avro)", "22023", "\"avro\"");
     refused("COPY t FROM STDIN (DELIMITER '||')", "0A000", "one-byte");
     refused("COPY t FROM STDIN (DELIMITER 'a')", "22023", "delimiter");
     refused("COPY t FROM STDIN (QUOTE '\"')", "0A000", "requires CSV");
     refused("COPY t FROM STDIN (FORMAT binary, NULL 'x')", "42601", "BINARY");
-    refused("COPY t FROM STDIN (FREEZE)", "0A000", "FREEZE");
+    assert_eq!(from("COPY t FROM STDIN WITH (FREEZE on)").format, CopyFormat::Text);
+    assert_eq!(from("COPY t FROM STDIN FREEZE").format, CopyFormat::Text);
+    refused("COPY t FROM STDIN (FREEZE maybe)", "42601", "FREEZE");
+    refused("COPY t TO STDOUT (FREEZE)", "0A000", "FREEZE");
     refused("COPY t FROM STDIN (NULL 'a', NULL 'b')", "42601", "redundant");
     refused("COPY t FROM STDIN (ENCODING 'latin1')", "0A000", "latin1");
     refused("COPY t FROM STDIN (FROB 1)", "42601", "\"frob\"");
+}
+
+#[test]
+fn copy_takes_files_and_their_formats() {
+    let Statement::CopyFrom(copy) = one("COPY t (a) FROM '/d/f' (FORMAT parquet)").unwrap() else {
+        panic!()
+    };
+    assert_eq!((copy.file.as_deref(), copy.format), (Some("/d/f"), CopyFormat::Parquet));
+    let text = "COPY (SELECT 1 AS x) TO 'f' WITH (FORMAT ndjson)";
+    let Statement::CopyTo(copy) = one(text).unwrap() else { panic!() };
+    assert_eq!((copy.file.as_deref(), copy.format), (Some("f"), CopyFormat::Ndjson));
+    refused("COPY t FROM f", "42601", "string");
+    refused("COPY t TO 'f' (FORMAT parquet, DELIMITER ';')", "42601", "PARQUET mode");
+    refused("COPY t TO 'f' (FORMAT ndjson, HEADER)", "42601", "NDJSON mode");
 }
 
 /// Statements of this depth must parse, be checked and be dropped on the stack of a worker.

@@ -44,6 +44,8 @@ fn types() -> impl Strategy<Value = ColumnType> {
         T::String,
         T::Binary,
         T::Date,
+        T::Time,
+        T::Uuid,
     ];
     prop_oneof![
         4 => prop::sample::select(plain),
@@ -75,6 +77,8 @@ fn values(of: ColumnType) -> BoxedStrategy<Value> {
         T::String => ".{0,6}".prop_map(Value::String).boxed(),
         T::Binary => any::<Vec<u8>>().prop_map(Value::Binary).boxed(),
         T::Date => any::<i32>().prop_map(Value::Date).boxed(),
+        T::Time => (0..86_400_000_000_i64).prop_map(Value::Int).boxed(),
+        T::Uuid => any::<[u8; 16]>().prop_map(|v| Value::Binary(v.to_vec())).boxed(),
         T::Timestamp(..) => any::<i64>().prop_map(Value::Timestamp).boxed(),
     }
 }
@@ -155,6 +159,7 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
                 generated: None,
                 missing: None,
                 length,
+                json: None,
                 indexes,
                 comment,
             });
@@ -200,13 +205,15 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
     let remedy =
         prop::sample::select(vec![HotspotRemedy::Off, HotspotRemedy::Advise, HotspotRemedy::Auto]);
     let numbers = (1_u32.., 1_u32..50, prop_oneof![Just(0_u32), 50_u32..]);
-    let some = (any::<bool>(), any::<bool>(), numbers, remedy, 0_u32..3).prop_map(
+    let later = (1_u32.., any::<u32>(), any::<bool>());
+    let some = (any::<bool>(), any::<bool>(), numbers, remedy, 0_u32..3, later).prop_map(
         |(
             by_load,
             by_size,
             (partition_size_mb, min_partitions, max_partitions),
             hotspot_remedy,
             keep_together,
+            (merge_after_s, pin_expiry_s, forecast),
         )| {
             Partitioning {
                 by_load,
@@ -216,6 +223,9 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
                 max_partitions,
                 hotspot_remedy,
                 keep_together,
+                merge_after_s,
+                pin_expiry_s,
+                forecast,
             }
         },
     );
@@ -262,6 +272,8 @@ fn schemas() -> impl Strategy<Value = TableSchema> {
                 options,
                 next_column,
                 schema_on_write,
+                checks: Vec::new(),
+                view: None,
             }
         },
     )
@@ -341,6 +353,8 @@ fn tables() -> impl Strategy<Value = NewTable> {
                     cuts,
                     owner: BOOTSTRAP_ROLE,
                     copy_of: None,
+                    rekeys: false,
+                    sequences: Vec::new(),
                 }
             })
         },

@@ -209,9 +209,7 @@ fn rows_are_as_long_as_their_columns() {
         ("INSERT INTO t (i4) VALUES", "42601", "end of input"),
         ("INSERT INTO t (i4, i4) VALUES (1, 2)", "42701", "more than once"),
         ("INSERT INTO t (nope) VALUES (1)", "42703", "\"nope\""),
-        ("INSERT INTO t (i4) VALUES (1) ON CONFLICT DO NOTHING", "0A000", "ON CONFLICT"),
-        ("INSERT INTO t (i4) VALUES (1) ON DUPLICATE KEY UPDATE i4 = 1", "0A000", "ON CONFLICT"),
-        ("INSERT INTO t (i4) VALUES (1) RETURNING i4", "0A000", "RETURNING"),
+        ("INSERT INTO t (i4) VALUES (1) ON DUPLICATE KEY UPDATE i4 = 1", "0A000", "ON DUPLICATE"),
     ] {
         let error = scan(sql).expect_err(sql);
         assert_eq!(error.sqlstate, sqlstate, "{sql}");

@@ -13,7 +13,8 @@ use super::plan::INSUFFICIENT_PRIVILEGE;
 use crate::access::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::{SqlError, UNDEFINED_OBJECT};
-use crate::privileges::shows_role;
+use crate::privileges::{sequence_object, shown_sequences, shows_role};
+use crate::sequences::sequence_named;
 
 /// Names that a client may use, as of the start of its statement.
 pub(super) struct Names<'a> {
@@ -88,7 +89,7 @@ impl<'a> Names<'a> {
         let mut roles: Vec<Arc<Role>> = Vec::with_capacity(names.len());
         for name in names {
             let role = self.role(name)?;
-            if !roles.iter().any(|known| known.id == role.id) {
+            if !roles.iter().any(|entry| entry.id == role.id) {
                 roles.push(role);
             }
         }
@@ -171,6 +172,26 @@ impl<'a> Names<'a> {
             table: Arc::clone(table),
         };
         Ok(tables.filter(|table| table.copy.is_none()).map(object).collect())
+    }
+
+    /// Sequence by name.
+    ///
+    /// # Errors
+    /// When it does not exist for the client.
+    pub(super) fn sequence(&self, name: &TableName) -> Result<Object, SqlError> {
+        let sequence = sequence_named(self.viewer, self.database, name)?;
+        sequence_object(&self.catalog, &sequence)
+    }
+
+    /// All sequences of a database that the client may do something with.
+    ///
+    /// # Errors
+    /// When the database does not exist for the client.
+    pub(super) fn sequences_of(&self, name: &str) -> Result<Vec<Object>, SqlError> {
+        self.database(name)?;
+        let sequences = shown_sequences(self.viewer);
+        let of_database = sequences.iter().filter(|(database, _)| database == name);
+        of_database.map(|(_, sequence)| sequence_object(&self.catalog, sequence)).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use partita_proto::access::{AccessChange, Action, Grantee, Object, Revocation, Target};
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
+use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{Ddl, NamedObject};
 use partita_proto::task::TaskChange;
 use partita_sql::access_statement::{OwnedObject, RoleName};
@@ -13,7 +14,7 @@ use partita_sql::access_statement::{OwnedObject, RoleName};
 use super::attributes::{access, required};
 use super::names::{Names, role_object};
 use super::plan::{DEPENDENT_OBJECTS, Plan};
-use crate::error::{SqlError, UNDEFINED_TABLE};
+use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_TABLE};
 use crate::session::Session;
 
 pub(super) fn set_owner(
@@ -43,6 +44,24 @@ pub(super) fn set_owner(
             let (owner, target) = (database.owner, Target::Database(database.id));
             (Object::Database(database), owner, target)
         }
+        OwnedObject::Sequence { name, if_exists } => match names.sequence(name) {
+            Ok(Object::Sequence { table: Some(table), .. }) => {
+                let message = format!("cannot change owner of sequence \"{}\"", name.name);
+                let detail =
+                    format!("Sequence \"{}\" is linked to table \"{}\".", name.name, table.name);
+                return Err(SqlError::new(FEATURE_NOT_SUPPORTED, message).with_detail(detail));
+            }
+            Ok(Object::Sequence { id, database, table, name, owner }) => {
+                let object = Object::Sequence { id, database, table, name, owner };
+                (object, owner, Target::Sequence(id))
+            }
+            Ok(_) => return Err(SqlError::internal("a sequence is another object")),
+            Err(error) if *if_exists && error.sqlstate == UNDEFINED_TABLE => {
+                plan.notice(format!("relation \"{}\" does not exist, skipping", name.name));
+                return Ok(plan);
+            }
+            Err(error) => return Err(error),
+        },
     };
     plan.need(Action::Own, object);
     plan.need(Action::Login, role_object(&owner));
@@ -91,7 +110,12 @@ pub(super) fn reassign(
     let tables = catalog.tables.values().flat_map(|tables| tables.values());
     let tables = tables.filter(|table| owners.contains(&table.owner));
     let tables = tables.map(|table| Target::Table(table.id));
-    for target in databases.chain(tables) {
+    // Those of columns go with their tables.
+    let sequences = catalog.sequences.values();
+    let sequences =
+        sequences.filter(|sequence| sequence.column.is_none() && owners.contains(&sequence.owner));
+    let sequences = sequences.map(|sequence| Target::Sequence(sequence.id));
+    for target in databases.chain(tables).chain(sequences) {
         plan.changes.push(access(AccessChange::SetOwner { target, owner: successor.id }));
     }
     Ok(plan)
@@ -143,6 +167,19 @@ pub(super) fn drop_owned(
         let (task, home) = (entry.task.id, Target::Database(entry.task.database));
         if owners.contains(&entry.task.owner) && !dropped.contains(&home) {
             plan.changes.push(Ddl::Task(Box::new(TaskChange::Drop { task })));
+        }
+    }
+    for sequence in catalog.sequences.values() {
+        let home = Target::Database(sequence.database);
+        let table = sequence.column.map(|column| Target::Table(column.table));
+        let goes_along =
+            dropped.contains(&home) || table.is_some_and(|table| dropped.contains(&table));
+        if !goes_along && table.is_none() && owners.contains(&sequence.owner) {
+            let change = SequenceChange::Drop { sequence: sequence.id };
+            plan.changes.push(Ddl::Sequence(Box::new(change)));
+            dropped.insert(Target::Sequence(sequence.id));
+        } else if goes_along {
+            dropped.insert(Target::Sequence(sequence.id));
         }
     }
     plan.changes.append(&mut databases);

@@ -108,6 +108,16 @@ fn objects(names: &Names<'_>, objects: &GrantObjects) -> Result<Vec<Object>, Sql
             }
             Ok(tables)
         }
+        GrantObjects::Sequences(sequences) => {
+            sequences.iter().map(|name| names.sequence(name)).collect()
+        }
+        GrantObjects::AllSequencesIn(databases) => {
+            let mut sequences = Vec::new();
+            for name in databases {
+                sequences.extend(names.sequences_of(name)?);
+            }
+            Ok(sequences)
+        }
     }
 }
 
@@ -125,6 +135,7 @@ fn choose(
             (Target::Database(database.id), "database", database.name.as_str())
         }
         Object::Table { table, .. } => (Target::Table(table.id), "table", table.name.as_str()),
+        Object::Sequence { id, name, .. } => (Target::Sequence(*id), "sequence", name.as_str()),
         _ => (Target::Cluster, "cluster", ""),
     };
     let requested = match privileges {
@@ -147,18 +158,18 @@ fn choose(
         }
     }
     let best = options.into_iter().max_by_key(|(_, actions)| actions.bits().count_ones());
-    let shown = if name.is_empty() { kind } else { name };
+    let label = if name.is_empty() { kind } else { name };
     let Some((grantor, actions)) = best else {
         let has_right = target.grantable().iter().any(|action| names.may(action, object.clone()));
         if !has_right {
             let message = format!("permission denied for {kind} {name}").trim_end().to_owned();
             return Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message));
         }
-        plan.warning(code, format!("no privileges {verb} for \"{shown}\""));
+        plan.warning(code, format!("no privileges {verb} for \"{label}\""));
         return Ok(None);
     };
     if privileges != Privileges::All {
-        plan.warning(code, format!("not all privileges {verb} for \"{shown}\""));
+        plan.warning(code, format!("not all privileges {verb} for \"{label}\""));
     }
     Ok(Some(Chosen { target, grantor, actions }))
 }
@@ -262,8 +273,8 @@ pub(super) fn show(names: &Names<'_>, role: Option<&RoleName>) -> Result<Plan, S
                 Some(name.kind.to_owned()),
                 object.clone(),
                 Some(grantee),
-                Some(entry.actions.to_string()),
-                Some(entry.grantable.to_string()),
+                Some(grant.target().names_of(entry.actions)),
+                Some(grant.target().names_of(entry.grantable)),
                 names.shown_role(entry.grantor),
             ]);
         }

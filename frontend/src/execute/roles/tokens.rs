@@ -189,10 +189,10 @@ fn shown(names: &Names<'_>, permission: &Permission) -> String {
         Scope::Everything => "ALL".to_owned(),
         Scope::AllBuckets => format!("{mode} ON ALL DATABASES"),
         Scope::Bucket { database, rows } => {
-            let known = names.catalog.databases.values().find(|known| known.id == *database);
-            let name = known.map_or_else(
+            let home = names.catalog.databases.values().find(|home| home.id == *database);
+            let name = home.map_or_else(
                 || "\"?\"".to_owned(),
-                |known| partita_sql::identifier::quote(&known.name).into_owned(),
+                |home| partita_sql::identifier::quote(&home.name).into_owned(),
             );
             let rows = rows.as_ref().map(|rows| format!(" WHERE {rows}")).unwrap_or_default();
             format!("{mode} ON DATABASE {name}{rows}")

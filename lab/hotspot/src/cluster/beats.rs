@@ -11,7 +11,7 @@ const FULL_EVERY_S: u64 = 10;
 impl Cluster {
     pub(super) fn on_beat(&mut self, node: u32) {
         let now_ms = self.now_ms;
-        self.events.add(now_ms + 1_000, Event::Beat { node });
+        self.events.add(now_ms + self.pace_ms, Event::Beat { node });
         let state = &self.nodes[node as usize];
         if !state.up {
             return;

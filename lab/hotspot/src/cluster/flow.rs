@@ -19,7 +19,7 @@ fn capacity(part: &Partition, node: &Node) -> f64 {
 
 impl Cluster {
     pub(super) fn on_flow(&mut self) {
-        self.events.add(self.now_ms + 1_000, Event::Flow);
+        self.events.add(self.now_ms + self.pace_ms, Event::Flow);
         for node in &mut self.nodes {
             node.load = node.still_load.max(0.0);
         }

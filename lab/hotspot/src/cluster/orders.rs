@@ -3,7 +3,7 @@
 //! Invariants: an order ends exactly once, with success or failure; the partitions of a table always tile its key
 //! space.
 
-use partita_load::{Action, ActionId, At, Done, Failed, SplitWhy, Step};
+use partita_load::{Action, ActionId, At, Done, Failed, HashOf, SplitWhy, Step};
 
 use super::Cluster;
 use super::events::Event;
@@ -15,14 +15,13 @@ use crate::workload::{Design, Source, Spread, keys};
 const MERGE_MS: u64 = 2_000;
 /// Duration of a repartition, which only records another placement.
 const REKEY_MS: u64 = 1_000;
-/// Placement after a repartition, the same as meta's: by a hash of the key without the time.
-pub(crate) const AFTERWARDS: Design = Design::HashUid;
 /// First number of orders that do not come from the scheduler.
 const FOREIGN: u64 = 1 << 40;
 
 impl Cluster {
     pub(super) fn on_tick(&mut self) {
-        self.events.add(self.now_ms + 1_000, Event::Tick);
+        self.events.add(self.now_ms + self.pace_ms, Event::Tick);
+        self.forecast();
         let actions = self.scheduler.tick(self.now_ms, &mut self.pickers);
         self.scheduler.take_outcomes();
         for action in actions {
@@ -83,6 +82,8 @@ impl Cluster {
             Err(failed) => self.scheduler.failed(id, failed, self.now_ms),
         }
         if let (Step::Rekey { table, .. }, true) = (&action.step, ended.is_ok()) {
+            // The keys mean something else now.
+            self.forecaster.forget(*table);
             let table = table.0 as usize;
             self.scheduler.set_table(Self::table_id(table), self.tables[table].load.facts.clone());
             self.tell_partitions(table);
@@ -109,7 +110,9 @@ impl Cluster {
             Step::MoveReplica { from: source, to: target, .. } => {
                 self.move_replica(ids[0], Self::node_index(*source), Self::node_index(*target))?
             }
-            Step::Rekey { table, buckets, .. } => self.rekey(table.0 as usize, *buckets)?,
+            Step::Rekey { table, buckets, hash, .. } => {
+                self.rekey(table.0 as usize, *buckets, *hash)?
+            }
         }
         Ok(Done::AsProposed)
     }
@@ -232,11 +235,11 @@ impl Cluster {
     }
 
     /// Places new rows into this many buckets; existing rows stay where they are.
-    fn rekey(&mut self, table: usize, buckets: u32) -> Result<(), Failed> {
+    fn rekey(&mut self, table: usize, buckets: u32, hash: HashOf) -> Result<(), Failed> {
         let now_ms = self.now_ms;
         let entry = &mut self.tables[table];
         let events = entry.load.events.clone().ok_or(Failed::Other)?;
-        let (law, shape) = keys(AFTERWARDS, events.entity, &events.entities, events.time);
+        let (law, shape) = keys(afterwards(hash), events.entity, &events.entities, events.time);
         let old: Vec<u32> = std::mem::take(&mut entry.order);
         entry.past.extend(&old);
         entry.key_epoch += 1;
@@ -244,6 +247,7 @@ impl Cluster {
             *source = Source { law: law.clone(), ..source.clone() };
         }
         (entry.load.facts.tail, entry.load.facts.buckets) = (shape.tail, buckets);
+        entry.load.facts.hash_of = Some(hash);
         entry.load.facts.partitions_min = buckets as usize;
         // A table with a former table cannot be repartitioned again.
         entry.load.facts.append_only = false;
@@ -269,5 +273,13 @@ impl Cluster {
         }
         self.books.was_rekeyed((now_ms - super::BEGIN_MS) / 1_000, buckets);
         Ok(())
+    }
+}
+
+/// Placement after a repartition, the same as meta's: by a hash of the key without the time, or of the whole key.
+pub(crate) const fn afterwards(hash: HashOf) -> Design {
+    match hash {
+        HashOf::Series => Design::HashUid,
+        HashOf::Key => Design::HashAll,
     }
 }

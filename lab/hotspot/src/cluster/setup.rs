@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use partita_load::{
-    NodeFacts, Options as SchedulerOptions, PartitionFacts, Random, Scheduler, TableId, mix,
+    Forecaster, NodeFacts, Options as SchedulerOptions, PartitionFacts, Random, Scheduler, TableId,
+    mix,
 };
 
 use super::events::{Event, Events};
@@ -33,6 +34,9 @@ impl Cluster {
             nodes: vec![node; options.nodes],
             pickers: Pickers::new(options.policy, options.seed),
             books: Books::new(options.picture_every_s),
+            forecaster: Forecaster::default(),
+            forecast_due_ms: 0,
+            pace_ms: 1_000,
             events: Events::default(),
             under_way: BTreeMap::new(),
             late: BTreeMap::new(),

@@ -88,6 +88,7 @@ impl Books {
             SplitWhy::Size => "by size",
             SplitWhy::RightEdge | SplitWhy::LeftEdge => "by size, at the edge that grows",
             SplitWhy::IsolateKey => "around a hot key",
+            SplitWhy::Forecast => "ahead of a peak",
         };
         self.mark(now_ms, &key, MarkKind::Split, text.to_owned());
         // Splits by load are observed for a minute, to see whether they helped.
@@ -107,6 +108,7 @@ impl Books {
                 });
             }
             SplitWhy::IsolateKey => self.counts.splits_isolate += 1,
+            SplitWhy::Forecast => self.counts.splits_forecast += 1,
             SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge => {
                 self.counts.splits_size += 1
             }

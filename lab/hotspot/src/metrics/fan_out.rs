@@ -9,7 +9,7 @@
 use partita_load::Random;
 use serde::Serialize;
 
-use crate::cluster::{AFTERWARDS, Cluster};
+use crate::cluster::{Cluster, afterwards};
 use crate::workload::{BEGIN_US, Design, SECOND_US, bucket_of, columns_of};
 
 /// The queries, in the order of [`FanOut::mean`].
@@ -93,7 +93,10 @@ impl Cluster {
         // After a repartition, old rows are read in the former placement.
         let placed = [
             Placed {
-                design: if table.key_epoch > 0 { AFTERWARDS } else { events.design },
+                design: match table.load.facts.hash_of {
+                    Some(hash) => afterwards(hash),
+                    None => events.design,
+                },
                 bounds: lows(&table.order),
             },
             Placed { design: events.design, bounds: lows(&table.past) },

@@ -60,6 +60,8 @@ pub struct Second {
     pub splits_size: u64,
     /// Splits around a hot key.
     pub splits_isolate: u64,
+    /// Splits ahead of a peak that the forecast expected.
+    pub splits_forecast: u64,
     /// Number of merges.
     pub merges: u64,
     /// Merges of partitions that were split by load less than an hour before.

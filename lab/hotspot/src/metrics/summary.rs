@@ -118,8 +118,8 @@ fn by_name<S: Serializer>(
     verdicts: &BTreeMap<Class, u64>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let named = verdicts.iter().map(|(class, times)| (class.name(), *times));
-    named.collect::<BTreeMap<_, _>>().serialize(serializer)
+    let pairs = verdicts.iter().map(|(class, times)| (class.name(), *times));
+    pairs.collect::<BTreeMap<_, _>>().serialize(serializer)
 }
 
 impl Summary {

@@ -16,6 +16,8 @@ use crate::streams::{Kind, Op, SECOND_US, prefix_ends};
 
 const TABLE: TableId = TableId(1);
 const NODE: NodeId = NodeId(1);
+/// Share of the operations from which a table is relieved.
+const RELIEVED_MIN: f64 = 0.95;
 const FIRST: PartitionId = PartitionId(1);
 /// Beginning of the clock, milliseconds.
 const START_MS: u64 = 1_700_000_000_000;
@@ -56,6 +58,8 @@ pub(super) struct World {
     in_vain: usize,
     /// Served and offered operations of the last seconds.
     served: (u64, u64),
+    /// The last second in which less than [`RELIEVED_MIN`] was served.
+    strained: Option<u64>,
 }
 
 impl World {
@@ -87,6 +91,7 @@ impl World {
             cuts: 0,
             in_vain: 0,
             served: (0, 0),
+            strained: None,
         };
         let mut first = world.part(Vec::new(), START_MS);
         if let Some((low, high)) = kind.edges() {
@@ -169,6 +174,9 @@ impl World {
                 part.asked = 0;
                 self.scheduler.observe(now_ms, NODE, &report);
             }
+        }
+        if (sums.0 as f64) < RELIEVED_MIN * sums.1 as f64 {
+            self.strained = Some(second);
         }
         if is_counted {
             self.served = (self.served.0 + sums.0, self.served.1 + sums.1);
@@ -253,6 +261,11 @@ impl World {
     /// The verdict on the first partition before anything was done about it, and the second since which it was the same.
     pub(super) fn heard(&self) -> Option<(Class, u64)> {
         self.first_verdict
+    }
+
+    /// The second after the last one in which too little was served; `None` if there was none.
+    pub(super) fn relieved_s(&self) -> Option<u64> {
+        self.strained.map(|second| second + 1)
     }
 
     pub(super) fn cuts(&self) -> usize {

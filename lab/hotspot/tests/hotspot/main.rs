@@ -7,6 +7,7 @@ mod claims;
 mod repeats;
 mod score;
 mod traces;
+mod week;
 mod workloads;
 
 use partita_hotspot::cluster::{Cluster, Options, Policy};

@@ -4,7 +4,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use partita_hotspot::score::{Score, healthy, page, score};
+use partita_hotspot::score::{
+    Judged, Score, StreamOptions, confusion, healthy, page, score, scoreboard,
+};
 use partita_hotspot::streams::{Kind, Truth, all};
 use partita_load::Class;
 
@@ -13,6 +15,10 @@ const SEEDS: u64 = 3;
 const VERDICT_S: u64 = 20;
 /// The same where keys are appended, which are watched for longer.
 const APPENDED_S: u64 = 60;
+/// Maximum time from the verdict until a load that cuts divide is served.
+const RELIEF_S: u64 = 20;
+/// Streams that cuts divide into as many parts as they need.
+const DIVIDED: [&str; 3] = ["uniform", "zipf scrambled", "hot range 90/1"];
 /// Maximum error of a prediction.
 const ERROR_MAX: f64 = 0.1;
 
@@ -54,6 +60,11 @@ fn streams_are_named_in_time_and_advice_keeps_its_promises() {
     let scores = scores(score, SEEDS);
     let rows: Vec<Score> = scores.iter().map(|(_, score)| score.clone()).collect();
     println!("{}", page(&rows));
+    let judged: Vec<Judged> = scores
+        .iter()
+        .map(|(kind, score)| Judged { expected: kind.classes.to_vec(), verdict: score.verdict })
+        .collect();
+    println!("{}", confusion(&judged));
     let mut faults = Vec::new();
     let judged = scores.iter().filter(|(kind, _)| !kind.classes.is_empty());
     let (right, wrong): (Vec<_>, Vec<_>) =
@@ -70,6 +81,13 @@ fn streams_are_named_in_time_and_advice_keeps_its_promises() {
         let limit = if is_appended(kind, score.verdict) { APPENDED_S } else { VERDICT_S };
         if score.verdict_s.is_none_or(|second| second > limit) {
             faults.push(format!("{}: {} after {:?} s", kind.name, score.verdict, score.verdict_s));
+        }
+    }
+    let divided = || scores.iter().filter(|(kind, _)| DIVIDED.contains(&kind.name));
+    assert_eq!(divided().count() as u64, DIVIDED.len() as u64 * SEEDS, "some have another name");
+    for (kind, score) in divided() {
+        if score.relief_s.is_none_or(|seconds| seconds > RELIEF_S) {
+            faults.push(format!("{}: relieved after {:?} s", kind.name, score.relief_s));
         }
     }
     // Loads that change in an unpredictable way may be cut in vain.
@@ -109,5 +127,21 @@ fn a_load_that_is_carried_has_no_finding() {
         assert_eq!((score.verdict, score.verdict_s), (Class::Unknown, None), "{}", kind.name);
         assert_eq!((score.cuts, score.in_vain), (0, 0), "{}", kind.name);
         assert!((score.served_after_auto - 1.0).abs() < 1e-9, "{}", kind.name);
+    }
+}
+
+#[test]
+fn a_scoreboard_has_the_streams_that_were_chosen() {
+    let options = StreamOptions { seeds: 2, only: "one key 80".to_owned() };
+    let mut names = Vec::new();
+    let scored = scoreboard(&options, |name| names.push(name.to_owned()));
+    assert_eq!(names, ["one key 80 %"]);
+    assert_eq!(scored.len(), 2);
+    for one in &scored {
+        assert_eq!(
+            (one.score.stream, one.expected.as_slice()),
+            ("one key 80 %", &[Class::HotKey][..])
+        );
+        assert_eq!(one.score.verdict, Class::HotKey);
     }
 }

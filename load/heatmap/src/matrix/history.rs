@@ -10,7 +10,9 @@
 //! layer before it. A column that leaves a layer is added to the next one, so the sum is kept until the last layer
 //! drops it. The memory is bounded; `bytes` gives the bound: about 7 MB for keys of ordinary length.
 //!
-//! Out of scope: files. After a loss the history fills again from the reports that follow.
+//! A history outlives its process as bytes ([`History::to_bytes`]); where they are kept is up to the caller.
+
+mod bytes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

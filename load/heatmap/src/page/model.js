@@ -4,6 +4,7 @@
 const HEX_PER_COLOUR = 7;
 const RAMP_STEPS = 256;
 const SIGNS = { split: "\u25c6", merge: "\u25a0", move: "\u25b6", transfer: "\u25b2" };
+const METRIC_NAMES = { write_rows: "rows written/s", read_rows: "rows read/s", write_bytes: "bytes written/s", busy: "busy share" };
 const NAMES = { split: "split", merge: "merge", move: "move", transfer: "leader transfer" };
 
 /** The colour of an intensity, 0 to 1. */
@@ -12,8 +13,26 @@ function colourOf(ramp, intensity) {
   return ramp.slice(step * HEX_PER_COLOUR, (step + 1) * HEX_PER_COLOUR);
 }
 
-function capacityOf(map) {
-  return map.capacity > 0 ? map.capacity : map.metric === "busy" ? 1 : null;
+/** The metric of a row; rows of a stacked picture may have several. */
+function metricOf(map, row) {
+  return row === undefined ? map.metric : map.rows[row].metric ?? map.metric;
+}
+
+/** One partition's capacity: of a row, or of the whole picture. */
+function capacityOf(map, row) {
+  const capacity = row === undefined ? map.capacity : map.rows[row].capacity ?? map.capacity;
+  return capacity > 0 ? capacity : metricOf(map, row) === "busy" ? 1 : null;
+}
+
+/** The pictures in a stacked one: [first row, row after the last] of each. */
+function partsOf(map) {
+  const parts = [];
+  map.rows.forEach((row, at) => {
+    const last = parts[parts.length - 1];
+    if (last && map.rows[last[0]].part === row.part) last[1] = at + 1;
+    else parts.push([at, at + 1]);
+  });
+  return parts;
 }
 
 function modeOf(map, wanted) {
@@ -24,20 +43,24 @@ function endOf(map) {
   return map.times.length ? map.times[map.times.length - 1] + map.step : 0;
 }
 
-function densityAt(map, row, column) {
-  return map.cells[row][column] / Math.max(map.rows[row].height * map.rows.length, 1e-6);
+function areaOf(map, row) {
+  return Math.max(map.rows[row].area ?? map.rows[row].height * map.rows.length, 1e-6);
 }
 
-function densityMax(map) {
+function densityAt(map, row, column) {
+  return map.cells[row][column] / areaOf(map, row);
+}
+
+function densityMax(map, [first, end] = [0, map.rows.length]) {
   let max = 0;
-  for (let row = 0; row < map.rows.length; row++)
+  for (let row = first; row < end; row++)
     for (let column = 0; column < map.times.length; column++) max = Math.max(max, densityAt(map, row, column));
   return max;
 }
 
 /** Groups of rows that were one partition in a column: [first, after the last]. */
 function partitionsIn(map, column) {
-  const starts = new Set([0]);
+  const starts = new Set([0, ...partsOf(map).map(([start]) => start)]);
   for (const bound of map.bounds) if (bound.from <= column && column < bound.to) starts.add(bound.row);
   const sorted = [...starts].sort((a, b) => a - b);
   return sorted.map((start, at) => [start, sorted[at + 1] ?? map.rows.length]);
@@ -46,18 +69,21 @@ function partitionsIn(map, column) {
 /** Brightness of all cells, 0 to 1, by row and column. */
 function intensityOf(map, wanted) {
   const shades = map.rows.map(() => new Float32Array(map.times.length));
-  if (modeOf(map, wanted) === "relative") {
-    const max = densityMax(map) || 1;
-    shades.forEach((line, row) => { for (let column = 0; column < line.length; column++) line[column] = densityAt(map, row, column) / max; });
-    return shades;
+  const isRelative = modeOf(map, wanted) === "relative", isAbsolute = (row) => !isRelative && capacityOf(map, row) !== null;
+  // Of tables the brightest is the measure, of metrics each its own.
+  for (const part of partsOf(map)) {
+    if (isAbsolute(part[0])) continue;
+    const max = densityMax(map, map.isMixed || !isRelative ? part : undefined) || 1;
+    for (let row = part[0]; row < part[1]; row++) for (let column = 0; column < map.times.length; column++) shades[row][column] = densityAt(map, row, column) / max;
   }
-  const capacity = capacityOf(map);
   for (let column = 0; column < map.times.length; column++) {
     if (!map.bounds.some((bound) => bound.from <= column && column < bound.to)) {
-      shades.forEach((line, row) => { line[column] = Math.min(1, map.cells[row][column] / capacity / Math.max(1, map.rows[row].partitions)); });
+      shades.forEach((line, row) => { if (isAbsolute(row)) line[column] = Math.min(1, map.cells[row][column] / capacityOf(map, row) / Math.max(1, map.rows[row].partitions)); });
       continue;
     }
     for (const [start, end] of partitionsIn(map, column)) {
+      if (!isAbsolute(start)) continue;
+      const capacity = capacityOf(map, start);
       let rate = 0, weighted = 0;
       for (let row = start; row < end; row++) {
         rate += map.cells[row][column];
@@ -75,7 +101,7 @@ function intensityOf(map, wanted) {
 function cropped(map, zoom) {
   if (!zoom) return map;
   let columns = map.times.map((at, column) => column).filter((column) => map.times[column] + map.step > zoom.from && map.times[column] < zoom.to);
-  let rows = map.rows.map((row, at) => at).filter((at) => (map.rows[at + 1] === undefined || map.rows[at + 1].key > zoom.fromKey) && (zoom.toKey === null || map.rows[at].key < zoom.toKey));
+  let rows = map.rows.map((row, at) => at).filter((at) => zoom.fromKey === null || (map.rows[at + 1] === undefined || map.rows[at + 1].key > zoom.fromKey) && (zoom.toKey === null || map.rows[at].key < zoom.toKey));
   if (!columns.length || !rows.length) return map;
   const [left, low] = [columns[0], rows[0]];
   const clip = (at, base, count) => Math.min(Math.max(at - base, 0), count);
@@ -91,6 +117,54 @@ function cropped(map, zoom) {
     bounds: map.bounds.filter((bound) => isIn(bound.row)).map((bound) => ({ row: bound.row - low, from: clip(bound.from, left, columns.length), to: clip(bound.to, left, columns.length) })).filter((bound) => bound.from < bound.to),
     marks: map.marks.filter((mark) => isIn(mark.row) && mark.at >= map.times[left] && mark.at <= until).map((mark) => ({ ...mark, row: mark.row - low })),
     verdicts: map.verdicts.filter((verdict) => verdict.to_row > low && verdict.from_row < low + rows.length && verdict.since < until && (verdict.until === null || verdict.until >= map.times[left])).map((verdict) => ({ ...verdict, from_row: clip(verdict.from_row, low, rows.length), to_row: clip(verdict.to_row, low, rows.length) })),
+  };
+}
+
+/** Pictures above each other as one: of several tables, or of several metrics of one table. `pictures` are {name, map}. */
+function stacked(pictures) {
+  const finest = pictures.reduce((best, { map }) => (map.times.length && map.step < best.step ? map : best), pictures[0].map);
+  const { times, step } = finest, count = pictures.length;
+  const stack = { table: pictures.map(({ name }) => name).join(", "), metric: finest.metric, capacity: null, times, step, gaps: [], rows: [], cells: [], bounds: [], marks: [], verdicts: [], isStacked: true, isMixed: false };
+  const covered = times.map(() => false);
+  pictures.forEach(({ name, map }, part) => {
+    const low = stack.rows.length, capacity = capacityOf(map);
+    if (map.metric !== stack.metric) stack.isMixed = true;
+    stack.capacity = capacity === null ? stack.capacity : Math.max(stack.capacity ?? 0, capacity);
+    // Steps may differ: a column shows the rate of the one that it lies in.
+    const at = times.map((time) => map.times.findLastIndex((start) => start <= time)).map((column, index) => (column >= 0 && times[index] < map.times[column] + map.step ? column : undefined));
+    at.forEach((column, index) => { if (column !== undefined && !map.gaps.includes(column)) covered[index] = true; });
+    map.rows.forEach((row, index) => {
+      stack.rows.push({ ...row, height: row.height / count, area: row.height * map.rows.length, part, name: index === 0 ? name : undefined, table: map.table, metric: map.metric, capacity: capacity ?? 0 });
+      stack.cells.push(at.map((column) => (column === undefined ? 0 : map.cells[index][column])));
+    });
+    const columnOf = (column) => { const found = at.findIndex((own) => own !== undefined && own >= column); return found < 0 ? times.length : found; };
+    for (const bound of map.bounds) stack.bounds.push({ row: bound.row + low, from: columnOf(bound.from), to: columnOf(bound.to) });
+    // Marks and verdicts of one table appear once, in its first picture.
+    if (pictures.findIndex((other) => other.map.table === map.table) !== part) return;
+    for (const mark of map.marks) stack.marks.push({ ...mark, row: mark.row + low, key: `${name} ${mark.key}` });
+    for (const verdict of map.verdicts) stack.verdicts.push({ ...verdict, from_row: verdict.from_row + low, to_row: verdict.to_row + low, range: `${name} ${verdict.range}` });
+  });
+  stack.gaps = covered.map((isCovered, column) => (isCovered ? -1 : column)).filter((column) => column >= 0);
+  const totals = pictures.map(({ map }) => map.balance.total), total = totals.reduce((sum, one) => sum + one, 0), squares = totals.reduce((sum, one) => sum + (one / total) ** 2, 0);
+  stack.balance = { partitions: pictures.reduce((sum, { map }) => sum + map.balance.partitions, 0), n_eff: total > 0 ? 1 / squares : 0, max_over_mean: total > 0 ? (Math.max(...totals) * count) / total : 0, total, max: Math.max(...pictures.map(({ map }) => map.balance.max)) };
+  return stack;
+}
+
+/** What all keys begin with, up to the end of a word; empty where that says little. */
+function commonPrefix(labels) {
+  if (labels.length < 2) return "";
+  let prefix = labels[0];
+  for (const label of labels) while (!label.startsWith(prefix)) prefix = prefix.slice(0, -1);
+  prefix = prefix.slice(0, prefix.search(/[\p{L}\p{N}_.]*$/u));
+  return prefix.length >= 4 ? prefix : "";
+}
+
+/** Sums over the rows for each column, and means over the columns for each row, without gaps. */
+function totalsOf(map) {
+  const gaps = new Set(map.gaps), known = map.times.map((_, column) => column).filter((column) => !gaps.has(column));
+  return {
+    columns: map.times.map((_, column) => map.cells.reduce((sum, line) => sum + line[column], 0)),
+    rows: map.cells.map((line) => known.reduce((sum, column) => sum + line[column], 0) / Math.max(known.length, 1)),
   };
 }
 

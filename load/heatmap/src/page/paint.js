@@ -1,6 +1,8 @@
 // The map on its canvas: cells as pixels of a small picture that is stretched, and labels, bounds, marks above them.
 
-const ROOM = { left: 190, right: 128, top: 22, bottom: 26 };
+const ROOM = { left: 190, right: 160, top: 48, bottom: 26 };
+/** Room of the totals: height above the map, width beside it. */
+const TOTALS = { height: 22, width: 26 };
 const LINES_MAX = 96;
 
 /** Where the map lies on a canvas, and where on it rows and times are. */
@@ -23,7 +25,7 @@ function layoutOf(map, width, height) {
   };
 }
 
-function paintCells(pen, map, layout, ramp, gap, shades) {
+function paintCells(pen, map, layout, ramp, gap, shades, brightness) {
   const columns = map.times.length, lines = Math.max(Math.round(layout.area.height), 1);
   if (!columns || !map.rows.length) return;
   const sheet = document.createElement("canvas");
@@ -38,7 +40,7 @@ function paintCells(pen, map, layout, ramp, gap, shades) {
     for (let column = 0; column < columns; column++) {
       // Whatever has load at all is seen.
       const least = shades[row][column] > 0 ? 5 : 0;
-      const colour = gaps.has(column) ? none : table[Math.max(least, Math.round(Math.sqrt(Math.min(1, shades[row][column])) * (RAMP_STEPS - 1)))];
+      const colour = gaps.has(column) ? none : table[Math.max(least, Math.round(Math.sqrt(Math.min(1, shades[row][column] * brightness)) * (RAMP_STEPS - 1)))];
       for (let line = top; line < Math.min(bottom, lines); line++) {
         const at = (line * columns + column) * 4;
         pixels.data[at] = colour[0];
@@ -71,20 +73,63 @@ function paintAxes(pen, map, layout, inks) {
     pen.fillRect(layout.x(at), area.y + area.height, 1, 4);
     pen.fillText(clock(at, span), layout.x(at), area.y + area.height + 17);
   }
+  pen.textAlign = "right";
+  if (map.isStacked) return paintNames(pen, map, layout, inks);
   const starts = map.bounds.filter((bound) => bound.to === map.times.length).map((bound) => bound.row);
   const between = [];
   for (let part = 1; part < Math.floor(area.height / 44); part++) between.push(layout.rowAt(area.y + area.height - part * 44));
   const placed = [];
-  pen.textAlign = "right";
   for (const row of [0, ...starts, ...between]) {
     const y = layout.y(row), label = map.rows[row]?.start;
     if (label === undefined || placed.some(([other, text]) => Math.abs(other - y) < 15 || (text === label && Math.abs(other - y) < 60))) continue;
     placed.push([y, label]);
+  }
+  // What all keys begin with is said once, above them.
+  const prefix = commonPrefix(placed.map(([, label]) => label).filter((label) => label !== "(lowest)"));
+  pen.fillStyle = inks.faint;
+  if (prefix) pen.fillText(cut(pen, prefix + "\u2026", ROOM.left - 22), area.x - 10, area.y - 9);
+  for (const [y, label] of placed) {
+    const text = prefix && label.startsWith(prefix) ? "\u2026" + label.slice(prefix.length) : label;
     pen.fillStyle = inks.faint;
     pen.fillRect(area.x - 5, Math.round(y), 4, 1);
     pen.fillStyle = inks.ink;
-    pen.fillText(cut(pen, label, ROOM.left - 22), area.x - 10, y + 4);
+    pen.fillText(cut(pen, text, ROOM.left - 22), area.x - 10, y + 4);
   }
+}
+
+/** The names of stacked pictures, in the middle of each, and lines between them. */
+function paintNames(pen, map, layout, inks) {
+  const { area } = layout;
+  for (const [start, end] of partsOf(map)) {
+    const low = layout.y(start), high = layout.y(end), name = map.rows[start].name ?? map.rows[start].table;
+    pen.fillStyle = inks.ink;
+    if (low - high >= 12) pen.fillText(cut(pen, name, ROOM.left - 22), area.x - 10, (low + high) / 2 + 4);
+    pen.fillStyle = inks.faint;
+    if (start > 0) pen.fillRect(area.x - 60, Math.round(low), area.width + 60, 1);
+  }
+}
+
+/** Totals along both axes: of each time above the map, of each range of keys beside it. */
+function paintTotals(pen, map, layout, inks) {
+  const { area } = layout, totals = totalsOf(map);
+  const most = Math.max(1e-9, ...totals.columns), densest = Math.max(1e-9, ...totals.rows.map((rate, row) => rate / areaOf(map, row)));
+  pen.fillStyle = inks.faint;
+  // Different metrics have no sum.
+  if (!map.isMixed) {
+    totals.columns.forEach((rate, column) => {
+      const height = (rate / most) * TOTALS.height, left = layout.columnX(column);
+      pen.fillRect(left, area.y - 3 - height, Math.max(layout.columnX(column + 1) - left, 1), height);
+    });
+    pen.textAlign = "left";
+    pen.fillText(`total, at most ${rateText(map.metric, most)}`, area.x, area.y - 7 - TOTALS.height);
+  }
+  partsOf(map).forEach(([first, end]) => {
+    const measure = map.isMixed ? Math.max(1e-9, ...totals.rows.slice(first, end).map((rate, at) => rate / areaOf(map, first + at))) : densest;
+    for (let row = first; row < end; row++) {
+      const top = layout.y(row + 1), width = (totals.rows[row] / areaOf(map, row) / measure) * TOTALS.width;
+      pen.fillRect(area.x + area.width + 3, top, width, Math.max(layout.y(row) - top, 1));
+    }
+  });
 }
 
 /** [first row, row after the last, rate] of each partition: the mean of the last known seconds. */
@@ -98,23 +143,23 @@ function lastOf(map) {
   });
 }
 
-function paintLast(pen, map, layout, ramp, inks, mode) {
-  const { area } = layout, capacity = mode === "absolute" ? capacityOf(map) : null, last = lastOf(map);
-  const most = capacity ?? Math.max(1e-9, ...last.map(([, , rate]) => rate));
-  const left = area.x + area.width + 8, room = ROOM.right - 16;
+function paintLast(pen, map, layout, ramp, inks, mode, brightness) {
+  const { area } = layout, last = lastOf(map), left = area.x + area.width + TOTALS.width + 10, room = ROOM.right - TOTALS.width - 18;
+  const brightest = (metric) => Math.max(1e-9, ...last.filter(([row]) => metricOf(map, row) === metric).map(([, , rate]) => rate));
   pen.textAlign = "left";
   pen.fillStyle = inks.faint;
   pen.fillText("at the right edge", left, area.y - 7);
   let labelled = Infinity;
   for (const [start, end, rate] of last) {
-    const low = layout.y(start), high = layout.y(end), share = Math.min(1, rate / most);
+    const capacity = mode === "absolute" ? capacityOf(map, start) : null, metric = metricOf(map, start);
+    const low = layout.y(start), high = layout.y(end), share = Math.min(1, rate / (capacity ?? brightest(metric)));
     const middle = (low + high) / 2, tall = low - high >= 30;
-    pen.fillStyle = colourOf(ramp, share);
+    pen.fillStyle = colourOf(ramp, share * brightness);
     pen.fillRect(left, tall ? middle + 3 : high + 1, Math.max(share * room, 1), tall ? 8 : Math.max(low - high - 2, 1));
     const baseline = tall ? middle - 1 : middle + 4;
     if (!tall && low - high < 14 && (labelled - baseline < 15 || share < 0.02)) continue;
     labelled = baseline;
-    const row = map.rows[start], text = `${row.partition === null ? "" : "p" + row.partition + " "}${capacity ? percent(rate / capacity) : rateText(map.metric, rate)}`;
+    const row = map.rows[start], text = `${row.partition === null ? "" : "p" + row.partition + " "}${capacity ? percent(rate / capacity) : rateText(metric, rate)}`;
     if (!tall) {
       pen.fillStyle = inks.ground;
       pen.fillRect(left + 2, baseline - 11, pen.measureText(text).width + 6, 14);
@@ -166,7 +211,7 @@ function paintNotes(pen, map, layout, inks) {
 }
 
 /** Paints everything; returns the layout, for pointers. */
-function paint(canvas, map, mode, theme) {
+function paint(canvas, map, mode, theme, brightness) {
   const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   canvas.width = Math.round(width * scale);
   canvas.height = Math.round(height * scale);
@@ -176,18 +221,19 @@ function paint(canvas, map, mode, theme) {
   pen.clearRect(0, 0, width, height);
   pen.font = "12px system-ui, 'DejaVu Sans', sans-serif";
   const layout = layoutOf(map, width, height), shown = modeOf(map, mode);
-  paintCells(pen, map, layout, RAMPS[theme], theme === "dark" ? "#30323a" : "#dedee2", intensityOf(map, shown));
+  paintCells(pen, map, layout, RAMPS[theme], theme === "dark" ? "#30323a" : "#dedee2", intensityOf(map, shown), brightness);
   paintAxes(pen, map, layout, inks);
-  paintLast(pen, map, layout, RAMPS[theme], inks, shown);
+  paintTotals(pen, map, layout, inks);
+  paintLast(pen, map, layout, RAMPS[theme], inks, shown, brightness);
   paintNotes(pen, map, layout, inks);
   return layout;
 }
 
-function paintLegend(canvas, theme, ink) {
+function paintLegend(canvas, theme, ink, brightness) {
   const pen = canvas.getContext("2d"), width = canvas.width - 30;
   pen.clearRect(0, 0, canvas.width, canvas.height);
   for (let x = 0; x < width; x++) {
-    pen.fillStyle = colourOf(RAMPS[theme], (x / (width - 1)) ** 2);
+    pen.fillStyle = colourOf(RAMPS[theme], (x / (width - 1)) ** 2 * brightness);
     pen.fillRect(x, 2, 1, 11);
   }
   pen.font = "11px system-ui, 'DejaVu Sans', sans-serif";

@@ -7,17 +7,24 @@ function element(name, text, className) {
   return made;
 }
 
+/** Facts of a stacked picture: tables beside each other, or the totals of each metric. */
+function stackedFacts(map) {
+  const parts = partsOf(map), balance = map.balance;
+  if (map.isMixed) return parts.map(([row]) => [String(lastOf(map).filter(([start]) => map.rows[start].part === map.rows[row].part).length), `partitions: ${METRIC_NAMES[metricOf(map, row)]}`]);
+  return [[short(balance.n_eff), `N_eff of ${parts.length} tables`], [String(balance.partitions), "partitions"], [rateText(map.metric, balance.total), "all tables now"], [rateText(map.metric, balance.max), "busiest partition now"]];
+}
+
 function showFacts(into, map) {
   const balance = map.balance;
-  const facts = [
+  const facts = map.isStacked ? stackedFacts(map) : [
     [short(balance.n_eff), `N_eff of ${balance.partitions} partitions`],
     [short(balance.max_over_mean), "max / mean"],
     [rateText(map.metric, balance.total), "whole table now"],
     [rateText(map.metric, balance.max), "busiest partition now"],
   ];
-  if (map.metric === "busy") facts.splice(2, 1);
+  if (map.metric === "busy" && !map.isStacked) facts.splice(2, 1);
   const capacity = capacityOf(map);
-  if (capacity !== null && map.metric !== "busy") facts.push([rateText(map.metric, capacity), "one partition's capacity"]);
+  if (capacity !== null && map.metric !== "busy" && !map.isStacked) facts.push([rateText(map.metric, capacity), "one partition's capacity"]);
   into.replaceChildren(...facts.map(([value, name]) => {
     const fact = element("div");
     fact.append(element("b", value), element("span", name));

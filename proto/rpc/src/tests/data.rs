@@ -15,7 +15,7 @@ use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::reshape::{Freeze, Reshape, Reshaped};
 use partita_proto::service::{
-    DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, WriteReply,
+    DataService, KeyOrder, PartitionSpec, ReplicaStatus, RequestId, ScanReply, WriteReply,
 };
 use partita_proto::value::Value;
 use partita_tls::Links;
@@ -114,10 +114,13 @@ async fn calls_about_copies_arrive_as_they_were_made() {
     };
     assert_eq!(client.changes(request).await, Ok(changes()));
     let stream = stream::iter([Ok(rows(0..3, 20)), Ok(rows(3..5, 20))]).boxed();
-    let reply = ScanReply { streams: vec![stream], sorted: true, stats: Arc::default() };
+    let order_of_rows = Some(KeyOrder::DESCENDING);
+    let stats = Arc::default();
+    let reply = ScanReply { streams: vec![stream], order: order_of_rows, stats, index: 0 };
     node.scans.lock().push_back(reply);
     let (index, filled) = client.fill(TableId(3), scan_request()).await.unwrap();
-    assert_eq!((index, filled.sorted, filled.streams.len()), (22, true, 1));
+    assert_eq!((index, filled.streams.len()), (22, 1));
+    assert_eq!(filled.order, Some(KeyOrder::DESCENDING));
     let streams = stream::iter(filled.streams).flatten();
     let batches: Vec<RecordBatch> = streams.try_collect().await.unwrap();
     assert_eq!(batches, [rows(0..3, 20), rows(3..5, 20)]);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::access::{Access, Secrets};
-use partita_proto::beat::LoadBeat;
+use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::blame::BlameReport;
 use partita_proto::catalog::{Catalog, Database};
 use partita_proto::generation::{Claim, Generation, Renewal, Renewed};
@@ -73,7 +73,8 @@ fn catalog(version: u64, databases: &[&str]) -> Catalog {
     let database = |name: &&str| {
         let (id, name) = (DatabaseId(1), (*name).to_owned());
         let owner = BOOTSTRAP_ROLE;
-        let database = Database { id, name: name.clone(), ttl: None, owner, explicit: false };
+        let database =
+            Database { id, name: name.clone(), ttl: None, owner, explicit: false, comment: None };
         (name, Arc::new(database))
     };
     Catalog { version, databases: databases.iter().map(database).collect(), ..Catalog::default() }
@@ -266,6 +267,8 @@ fn heartbeat() -> Heartbeat {
         labels: labels(),
         cpu_ms: Some(70),
         claim: claim(),
+        follower_reads: vec![FollowerReads { since_ms: 4, ..FollowerReads::default() }],
+        names_leader: true,
     }
 }
 
@@ -279,7 +282,9 @@ fn blame_report() -> BlameReport {
     };
     let sample = pb::BlameSample { partition: 9, key: Some(vec![1, 2]), cause: 0, weight: 4.0 };
     let second = pb::BlameSecond { second: 7, read: true, samples: vec![sample] };
-    let message = pb::BlameReport { source: u64::MAX, causes: vec![cause], seconds: vec![second] };
+    let stall = pb::BlameStall { partition: 9, time_us: 12_000, ago_us: 70 };
+    let (causes, seconds, stalls) = (vec![cause], vec![second], vec![stall]);
+    let message = pb::BlameReport { source: u64::MAX, causes, seconds, stalls };
     BlameReport::from_wire(message).unwrap()
 }
 

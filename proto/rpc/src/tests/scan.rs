@@ -16,7 +16,8 @@ use partita_proto::Error;
 use partita_proto::id::PartitionId;
 use partita_proto::index::IndexKind;
 use partita_proto::service::{
-    DataService, FragmentRequest, FragmentService, IndexUse, RowStream, ScanReply, ScanStats,
+    DataService, FragmentRequest, FragmentService, IndexUse, KeyOrder, RowStream, ScanReply,
+    ScanStats,
 };
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::data_client::DataClient as Generated;
@@ -38,7 +39,7 @@ fn stream_of(batches: Vec<Result<RecordBatch, Error>>) -> RowStream {
 }
 
 fn reply(streams: Vec<RowStream>) -> ScanReply {
-    ScanReply { streams, sorted: true, stats: Arc::default() }
+    ScanReply { streams, order: None, stats: Arc::default(), index: 0 }
 }
 
 /// Streams that never end; each counts as long as it lives, and the batches that were asked of it.
@@ -73,11 +74,16 @@ async fn every_stream_of_a_scan_arrives_with_what_was_counted() {
         stream_of(vec![Ok(rows(5..9, 1))]),
     ];
     let counted = Arc::clone(&stats);
-    node.scans.lock().push_back(ScanReply { streams, sorted: true, stats });
+    node.scans.lock().push_back(ScanReply {
+        streams,
+        order: Some(KeyOrder::ASCENDING),
+        stats,
+        index: 17,
+    });
     let answer = client.scan(scan_request()).await.unwrap();
     assert_eq!(*node.asked.lock(), [format!("{:?}", scan_request())]);
-    assert!(answer.sorted);
-    assert_eq!(answer.streams.len(), 3);
+    assert_eq!(answer.order, Some(KeyOrder::ASCENDING));
+    assert_eq!((answer.streams.len(), answer.index), (3, 17));
     counted.rows_scanned.store(9, Ordering::SeqCst);
     counted.files_pruned.store(4, Ordering::SeqCst);
     let key = ("text".to_owned(), IndexKind::Inverted);

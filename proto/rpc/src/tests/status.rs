@@ -30,6 +30,7 @@ pub(super) fn every_error() -> Vec<Error> {
         Error::Dependents { message: text(), hint: text() },
         Error::Gap { partition: PartitionId(7) },
         Error::ShipAhead { stored: Position { index: 8, part: 9 } },
+        Error::Changed { partition: PartitionId(10) },
         Error::DiskFull(text()),
         Error::Unavailable(text()),
         Error::Timeout(text()),

@@ -120,6 +120,8 @@ fn no_flipped_bit_makes_decoding_panic() {
         (ColumnType::String, Value::String("longer than a view holds".to_owned())),
         (ColumnType::Binary, Value::Binary(vec![7; 20])),
         (ColumnType::Date, Value::Date(7)),
+        (ColumnType::Uuid, Value::Binary(vec![7; 16])),
+        (ColumnType::Time, Value::Int(7)),
         (ColumnType::Timestamp(unit, true), Value::Timestamp(7)),
     ];
     for (column_type, value) in columns {

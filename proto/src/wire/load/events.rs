@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::history::ReshapeOutcome;
 use crate::id::{NodeId, PartitionId, TableId};
 use crate::load::{
-    BalanceEvent, BalanceKind, HotCause, HotKey, Instant, LoadHistory, ShownReason, SplitEvent,
-    TableRotation,
+    BalanceEvent, BalanceKind, ForecastAction, ForecastEvent, HotCause, HotKey, Instant,
+    LoadHistory, ShownReason, SplitEvent, TableRotation,
 };
 
 impl Wire for SplitEvent {
@@ -152,6 +152,57 @@ impl Wire for HotCause {
             },
             share: message.share,
             samples: message.samples,
+        })
+    }
+}
+
+impl Wire for ForecastEvent {
+    type Message = pb::ForecastEvent;
+
+    fn to_wire(&self) -> pb::ForecastEvent {
+        let action = match self.action {
+            ForecastAction::Cut => pb::ForecastAction::Cut,
+            ForecastAction::NoPlace => pb::ForecastAction::NoPlace,
+            ForecastAction::Off => pb::ForecastAction::Off,
+        };
+        pb::ForecastEvent {
+            at: self.at.0,
+            table: self.table.0,
+            range: Some(self.range.to_wire()),
+            from: self.from.0,
+            until: self.until.0,
+            expected: self.expected,
+            confidence: self.confidence,
+            days: self.days,
+            action: action.into(),
+            cuts: self.cuts,
+            actual: self.actual,
+            useful: self.useful,
+        }
+    }
+
+    fn from_wire(message: pb::ForecastEvent) -> Result<Self, Error> {
+        let action = match pb::ForecastAction::try_from(message.action) {
+            Ok(pb::ForecastAction::Cut) => ForecastAction::Cut,
+            Ok(pb::ForecastAction::NoPlace) => ForecastAction::NoPlace,
+            Ok(pb::ForecastAction::Off) => ForecastAction::Off,
+            Ok(pb::ForecastAction::Unspecified) | Err(_) => {
+                return Err(missing("action of a forecast"));
+            }
+        };
+        Ok(Self {
+            at: Instant(message.at),
+            table: TableId(message.table),
+            range: required(message.range, "range")?,
+            from: Instant(message.from),
+            until: Instant(message.until),
+            expected: message.expected,
+            confidence: message.confidence,
+            days: message.days,
+            action,
+            cuts: message.cuts,
+            actual: message.actual,
+            useful: message.useful,
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::access::{
     Mode, Org, Permission, Profile, Revocation, Role, RoleEdit, RowPredicate, Scope, Secrets,
     Target, Term, Token, TokenEdit,
 };
-use crate::id::{OrgId, TokenId};
+use crate::id::{OrgId, SequenceId, TokenId};
 
 const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
     WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
@@ -51,6 +51,7 @@ fn target() -> impl Strategy<Value = Target> {
         Just(Target::Cluster),
         any::<u32>().prop_map(|id| Target::Database(DatabaseId(id))),
         any::<u32>().prop_map(|id| Target::Table(TableId(id))),
+        any::<u32>().prop_map(|id| Target::Sequence(SequenceId(id))),
     ]
 }
 
@@ -316,10 +317,15 @@ pub(super) fn full_token() -> Token {
     }
 }
 
-fn full_grants() -> [Grant; 3] {
+fn full_grants() -> [Grant; 4] {
     let owner = RoleId(0);
     let select = Actions::of(&[Action::Select]);
-    let targets = [Target::Cluster, Target::Database(DatabaseId(4)), Target::Table(TableId(5))];
+    let targets = [
+        Target::Cluster,
+        Target::Database(DatabaseId(4)),
+        Target::Table(TableId(5)),
+        Target::Sequence(SequenceId(6)),
+    ];
     targets.map(|target| {
         let actions = target.grantable();
         let grantable = actions.intersection(select);

@@ -4,6 +4,13 @@
 use super::*;
 use crate::materialized::{Capture, CaptureOrder, Ship};
 
+/// The numbers of types that came after the tables of `durable.golden`.
+#[test]
+fn later_types_keep_their_numbers() {
+    assert_eq!(ColumnType::Uuid.encode_wire().to_vec(), [8, 17]);
+    assert_eq!(ColumnType::Time.encode_wire().to_vec(), [8, 18]);
+}
+
 /// A column with every field set.
 fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
     Column {
@@ -17,6 +24,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: Some("upper(a)".to_owned()),
         missing: Some(Value::Int(-7)),
         length: Some(TextLength { characters: 5, fixed: true }),
+        json: None,
         indexes: Vec::new(),
         comment: Some("a comment".to_owned()),
     }
@@ -46,12 +54,15 @@ fn schema() -> TableSchema {
                 max_partitions: 9,
                 hotspot_remedy: HotspotRemedy::Auto,
                 keep_together: 1,
+                ..Partitioning::default()
             },
             advice_off: Vec::new(),
             advice_thresholds: Vec::new(),
         },
         next_column: ColumnId(4),
         schema_on_write: true,
+        checks: Vec::new(),
+        view: None,
     }
 }
 
@@ -91,7 +102,7 @@ fn bound(placement: Option<u16>, key: Vec<Value>) -> Bound {
 }
 
 fn part(id: RequestId, earlier: Vec<RequestId>, kind: WriteKind, rows: u32) -> WritePart {
-    WritePart { id, earlier, kind, rows, ship: None }
+    WritePart { id, earlier, kind, rows, ship: None, condition: None }
 }
 
 /// Rows for a copy, in one write.
@@ -104,6 +115,18 @@ fn shipped(id: RequestId) -> Command {
     Command::Write(WriteCommand {
         epoch: Epoch(300),
         parts: vec![WritePart { ship: Some(ship), ..part(id, vec![], WriteKind::Put, 2) }],
+        rows: Bytes::from_static(b"an Arrow stream"),
+    })
+}
+
+/// Rows under a condition, in one write.
+fn conditional(id: RequestId) -> Command {
+    let bulk = Some(0x0102_0304_0506_0708);
+    let schema = SchemaVersion(3);
+    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk, schema });
+    Command::Write(WriteCommand {
+        epoch: Epoch(300),
+        parts: vec![WritePart { condition, ..part(id, vec![], WriteKind::Put, 2) }],
         rows: Bytes::from_static(b"an Arrow stream"),
     })
 }
@@ -145,6 +168,7 @@ fn durable_forms_never_change() {
         at: bound(Some(9), vec![]),
         child: PartitionId(8),
         replicas: BTreeMap::from([(NodeId(1), ReplicaId(13)), (NodeId(2), ReplicaId(14))]),
+        leader: None,
     };
     let freeze = Freeze { partition: PartitionId(8), epoch: Epoch(2), on: true };
     let absorb = Absorb {
@@ -187,12 +211,53 @@ fn durable_forms_never_change() {
     let advice_thresholds = vec!["calls=5".to_owned()];
     let options = TableOptions { advice_thresholds, ..TableOptions::default() };
     line("options with thresholds", options.encode_wire());
-    for capture in [Capture::Begin, Capture::Sync, Capture::Shipped(300), Capture::End] {
+    let captures = [
+        Capture::Begin,
+        Capture::Sync,
+        Capture::Shipped(300),
+        Capture::End,
+        Capture::Close,
+        Capture::Detach,
+        Capture::Reopen,
+    ];
+    for capture in captures {
         let order = CaptureOrder { copy: TableId(9), capture };
         line("capture", Command::Copy(order).encode());
     }
     line("write to a copy", shipped(id(1)).encode());
+    line("write with a condition", conditional(id(1)).encode());
+    line("track", Command::Track.encode());
     assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
+}
+
+#[test]
+fn a_split_that_names_a_leader_is_of_a_kind_that_older_versions_refuse() {
+    let form = |leader| {
+        let split = Split {
+            partition: PartitionId(7),
+            epoch: Epoch(2),
+            at: bound(Some(9), vec![]),
+            child: PartitionId(8),
+            replicas: BTreeMap::from([(NodeId(1), ReplicaId(13))]),
+            leader,
+        };
+        let bytes = Command::Reshape(Reshape::Split(split)).encode();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    assert_eq!(form(None), "2210080710021a02080920082a04080d1001");
+    assert_eq!(form(Some(NodeId(1))), "4212080710021a02080920082a04080d10013001");
+}
+
+#[test]
+fn a_column_of_json_has_a_field_more_than_a_text() {
+    let text = column(1, "j", ColumnType::String, Semantic::Field);
+    let form = text.encode_wire();
+    for (json, number) in [(JsonType::Json, 1), (JsonType::Jsonb, 2)] {
+        let column = Column { json: Some(json), ..text.clone() };
+        let expected = [&form[..], &[13 << 3, number][..]].concat();
+        assert_eq!(column.encode_wire(), expected);
+        assert_eq!(Column::decode_wire(expected.into()).unwrap(), column);
+    }
 }
 
 #[test]

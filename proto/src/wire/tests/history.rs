@@ -8,8 +8,7 @@ fn share() -> impl Strategy<Value = Option<PerMille>> {
 }
 
 fn reason() -> impl Strategy<Value = Reason> {
-    let cause =
-        proptest::sample::select(vec![Cause::ByHand, Cause::Load, Cause::Size, Cause::Idle]);
+    let cause = proptest::sample::select(Cause::ALL.to_vec());
     (cause, share(), name(), option::of(any::<i64>())).prop_map(
         |(cause, predicted_larger, note, at_ms)| Reason { cause, predicted_larger, note, at_ms },
     )

@@ -5,9 +5,9 @@ use partita_load::{Class, Standing};
 use super::*;
 use crate::history::{Cause, ReshapeOutcome};
 use crate::load::{
-    BalanceEvent, BalanceKind, Busy, Evidence, HeatmapRequest, HotCause, HotKey, Instant,
-    KeySample, Latency, LoadHistory, LoadReport, LoadRequest, NodeLoad, OfferedRows, PartitionLoad,
-    Rates, ShownReason, SplitEvent, TableRotation, Verdict,
+    BalanceEvent, BalanceKind, Busy, Evidence, ForecastAction, ForecastEvent, HeatmapRequest,
+    HotCause, HotKey, Instant, KeySample, Latency, LoadHistory, LoadReport, LoadRequest, NodeLoad,
+    OfferedRows, PartitionLoad, Rates, ShownReason, SplitEvent, TableRotation, Verdict,
 };
 
 /// Numbers that equal themselves.
@@ -284,12 +284,50 @@ fn history() -> impl Strategy<Value = LoadHistory> {
         )
 }
 
+fn forecast() -> impl Strategy<Value = ForecastEvent> {
+    let action = proptest::sample::select(vec![
+        ForecastAction::Cut,
+        ForecastAction::NoPlace,
+        ForecastAction::Off,
+    ]);
+    let times = (at(), at(), at());
+    let counts = (any::<u32>(), any::<u32>());
+    let outcome = (option::of(number()), option::of(any::<bool>()));
+    (times, table_id(), range(), (number(), number()), action, counts, outcome).prop_map(
+        |(
+            (at, from, until),
+            table,
+            range,
+            (expected, confidence),
+            action,
+            (days, cuts),
+            outcome,
+        )| {
+            let (actual, useful) = outcome;
+            ForecastEvent {
+                at,
+                table,
+                range,
+                from,
+                until,
+                expected,
+                confidence,
+                days,
+                action,
+                cuts,
+                actual,
+                useful,
+            }
+        },
+    )
+}
+
 fn report() -> impl Strategy<Value = LoadReport> {
     let now = (vec(partition_load(), 0..3), vec(node_load(), 0..3));
     let events = (vec(split_event(), 0..3), vec(balance_event(), 0..3));
     let hot = (vec(hot_key(), 0..3), vec(hot_cause(), 0..3), vec(rotation(), 0..3));
-    (at(), now, events, hot, vec(history(), 0..3)).prop_map(
-        |(at, (partitions, nodes), (splits, balances), hot, history)| LoadReport {
+    (at(), now, events, hot, (vec(history(), 0..3), vec(forecast(), 0..3))).prop_map(
+        |(at, (partitions, nodes), (splits, balances), hot, (history, forecasts))| LoadReport {
             at,
             partitions,
             nodes,
@@ -299,6 +337,7 @@ fn report() -> impl Strategy<Value = LoadReport> {
             history,
             hot_causes: hot.1,
             rotations: hot.2,
+            forecasts,
         },
     )
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::materialized::{
     Capture, CaptureOrder, Change, Changes, ChangesRequest, CopyChange, CopyOf, CopyState,
-    Position, Ship,
+    Position, Rekeying, Ship, Steering,
 };
 
 fn position() -> impl Strategy<Value = Position> {
@@ -23,43 +23,68 @@ pub(super) fn capture_order() -> impl Strategy<Value = CaptureOrder> {
         Just(Capture::Begin),
         Just(Capture::Sync),
         any::<u64>().prop_map(Capture::Shipped),
+        Just(Capture::Close),
         Just(Capture::End),
+        Just(Capture::Detach),
+        Just(Capture::Reopen),
     ];
     (any::<u32>(), capture)
         .prop_map(|(copy, capture)| CaptureOrder { copy: TableId(copy), capture })
 }
 
 fn copy_of() -> impl Strategy<Value = CopyOf> {
-    let state =
-        prop_oneof![Just(CopyState::Filling), Just(CopyState::InStep), Just(CopyState::Lost)];
-    (any::<(u32, u64, u64, u32)>(), state, option::of(name())).prop_map(
-        |((source, filler, beat, fills), state, reason)| CopyOf {
+    let state = prop_oneof![
+        Just(CopyState::Filling),
+        Just(CopyState::InStep),
+        Just(CopyState::Lost),
+        Just(CopyState::Switching),
+        Just(CopyState::Reopening),
+        Just(CopyState::Retired),
+    ];
+    let rekeying = any::<(bool, u64, u64)>().prop_map(|(is_paused, rows_per_second, rows)| {
+        Rekeying { is_paused, rows_per_second, rows }
+    });
+    let rest = (option::of(name()), option::of(rekeying));
+    (any::<(u32, u64, u64, u32)>(), state, rest).prop_map(
+        |((source, filler, beat, fills), state, (reason, rekeying))| CopyOf {
             source: TableId(source),
             state,
             filler,
             beat,
             reason,
             fills,
+            rekeying,
         },
     )
 }
 
 pub(super) fn copy_change() -> impl Strategy<Value = CopyChange> {
     let copy = || any::<u32>().prop_map(TableId);
-    let partitions = vec(any::<u64>().prop_map(PartitionId), 0..3);
+    let partitions = || vec(any::<u64>().prop_map(PartitionId), 0..3);
+    let steering = prop_oneof![
+        Just(Steering::Pause),
+        Just(Steering::Resume),
+        any::<u64>().prop_map(Steering::Throttle),
+        Just(Steering::Cancel),
+    ];
     prop_oneof![
         (copy(), any::<u64>()).prop_map(|(copy, filler)| CopyChange::Take { copy, filler }),
-        (copy(), any::<u64>(), any::<u64>()).prop_map(|(copy, filler, beat)| CopyChange::Beat {
-            copy,
-            filler,
-            beat
+        (copy(), any::<(u64, u64, u64)>()).prop_map(|(copy, (filler, beat, rows))| {
+            CopyChange::Beat { copy, filler, beat, rows }
         }),
-        (copy(), any::<u64>(), partitions).prop_map(|(copy, filler, partitions)| {
+        (copy(), any::<u64>(), partitions()).prop_map(|(copy, filler, partitions)| {
             CopyChange::Finish { copy, filler, partitions }
         }),
         (copy(), name()).prop_map(|(copy, reason)| CopyChange::Lose { copy, reason }),
         (copy(), option::of(any::<u64>()))
             .prop_map(|(copy, beat)| CopyChange::Replace { copy, beat }),
+        (copy(), steering).prop_map(|(copy, steering)| CopyChange::Steer { copy, steering }),
+        copy().prop_map(|copy| CopyChange::Switch { copy }),
+        (copy(), partitions())
+            .prop_map(|(copy, partitions)| CopyChange::Exchange { copy, partitions }),
+        (copy(), partitions())
+            .prop_map(|(copy, partitions)| CopyChange::Reopened { copy, partitions }),
+        copy().prop_map(|copy| CopyChange::Discard { copy }),
     ]
 }
 
@@ -128,10 +153,13 @@ proptest! {
 
 #[test]
 fn a_state_or_a_change_of_a_later_version_is_refused() {
-    assert!(CopyState::from_wire(0).is_err() && CopyState::from_wire(4).is_err());
+    assert!(CopyState::from_wire(0).is_err() && CopyState::from_wire(7).is_err());
     let without = pb::Capture { copy: 9, kind: None };
     assert!(matches!(CaptureOrder::from_wire(without), Err(Error::Corrupted(_))));
     let without = pb::CopyChange { kind: None };
+    assert!(matches!(CopyChange::from_wire(without), Err(Error::Corrupted(_))));
+    let steer = pb::copy_change::Steer { copy: 9, steering: None };
+    let without = pb::CopyChange { kind: Some(pb::copy_change::Kind::Steer(steer)) };
     assert!(matches!(CopyChange::from_wire(without), Err(Error::Corrupted(_))));
 }
 

@@ -10,8 +10,10 @@ use super::*;
 use crate::access::{
     Access, Action, Actions, Grant, GrantEntry, Grantee, Org, Profile, Role, Target,
 };
-use crate::beat::{Latency, LoadBeat};
-use crate::blame::{BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, TEXT_BYTES_MAX};
+use crate::beat::{FollowerReads, Latency, LoadBeat};
+use crate::blame::{
+    BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, STALLS_MAX, Stall, TEXT_BYTES_MAX,
+};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
 use crate::generation::{Claim, Generation, Renewal, Renewed};
@@ -22,7 +24,10 @@ use crate::member::{Heartbeat, Member, Members, Registration};
 use crate::probe::{ColumnTest, PROBE_DEPTH_MAX, PROBE_NODES_MAX, Probe};
 use crate::route::Route;
 use crate::schema::ColumnType;
-use crate::service::{AdminOrder, IndexUse, ReplicaStatus, ScanRequest, ScanStats, WriteRequest};
+use crate::service::{
+    AdminOrder, FirstByTime, IndexUse, KeyOrder, ReadFrom, ReplicaStatus, ScanRequest, ScanStats,
+    WriteRequest,
+};
 
 fn any_domain() -> impl Strategy<Value = Domain> {
     let special = prop_oneof![Just(Domain::all()), Just(Domain::none()), Just(Domain::not_null())];
@@ -114,16 +119,22 @@ fn registration() -> impl Strategy<Value = Registration> {
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     let id = any::<[u64; 2]>();
     let cpu_ms = option::of(any::<u64>());
-    (id, name(), vec(status(), 0..3), vec(load_beat(), 0..3), labels(), cpu_ms, claim()).prop_map(
-        |([node, identity], address, replicas, loads, labels, cpu_ms, claim)| Heartbeat {
-            node: NodeId(node),
-            identity,
-            address,
-            replicas,
-            loads,
-            labels,
-            cpu_ms,
-            claim,
+    let loads = (vec(load_beat(), 0..3), vec(follower_reads(), 0..3));
+    let tail = (cpu_ms, claim(), any::<bool>());
+    (id, name(), vec(status(), 0..3), loads, labels(), tail).prop_map(
+        |([node, identity], address, replicas, loads, labels, (cpu_ms, claim, names_leader))| {
+            Heartbeat {
+                node: NodeId(node),
+                identity,
+                address,
+                replicas,
+                loads: loads.0,
+                labels,
+                cpu_ms,
+                claim,
+                follower_reads: loads.1,
+                names_leader,
+            }
         },
     )
 }
@@ -165,11 +176,8 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         .prop_map(|(ticks, heavy, edges)| Sketch { ticks, heavy, edges })
 }
 
-fn load_beat() -> impl Strategy<Value = LoadBeat> {
-    let numbers = || proptest::array::uniform12(any::<u64>());
-    let latency = |[count, p50, p99, p999, max]: [u64; 5]| Latency { count, p50, p99, p999, max };
-    let latency = move || proptest::array::uniform5(any::<u64>()).prop_map(latency);
-    let counters = numbers().prop_map(|n| Counters {
+fn counters() -> impl Strategy<Value = Counters> {
+    proptest::array::uniform12(any::<u64>()).prop_map(|n| Counters {
         write_rows: n[0],
         write_bytes: n[1],
         write_batches: n[2],
@@ -182,12 +190,23 @@ fn load_beat() -> impl Strategy<Value = LoadBeat> {
         scan_ns: n[9],
         rejected: n[10],
         throttled_ns: n[11],
-    });
+    })
+}
+
+fn follower_reads() -> impl Strategy<Value = FollowerReads> {
+    (any::<u64>(), any::<u64>(), counters()).prop_map(|(partition, since_ms, counters)| {
+        FollowerReads { partition: PartitionId(partition), since_ms, counters }
+    })
+}
+
+fn load_beat() -> impl Strategy<Value = LoadBeat> {
+    let latency = |[count, p50, p99, p999, max]: [u64; 5]| Latency { count, p50, p99, p999, max };
+    let latency = move || proptest::array::uniform5(any::<u64>()).prop_map(latency);
     let highest = option::of(vec(any::<u8>(), 0..5).prop_map(Bytes::from));
     (
         proptest::array::uniform5(any::<u64>()),
         any::<u32>(),
-        counters,
+        counters(),
         latency(),
         latency(),
         highest,
@@ -263,9 +282,17 @@ fn blame_report() -> impl Strategy<Value = BlameReport> {
         });
     let second = (any::<u64>(), any::<bool>(), vec(sample, 0..4))
         .prop_map(|(second, read, samples)| IntakenSecond { second, read, samples });
-    (any::<u64>(), vec(cause, 2..4), vec(second, 0..3)).prop_map(|(source, causes, seconds)| {
-        BlameReport { source, taken: Intaken { causes, seconds } }
-    })
+    let stall = (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(partition, time, ago)| {
+        let us = |us: u32| Duration::from_micros(u64::from(us));
+        Stall { partition: PartitionId(partition), time: us(time), ago: us(ago) }
+    });
+    (any::<u64>(), vec(cause, 2..4), vec(second, 0..3), vec(stall, 0..3)).prop_map(
+        |(source, causes, seconds, stalls)| BlameReport {
+            source,
+            taken: Intaken { causes, seconds },
+            stalls,
+        },
+    )
 }
 
 #[test]
@@ -280,6 +307,7 @@ fn reports_of_causes_beyond_a_bound_are_refused() {
         source: 1,
         causes: vec![cause(); CAUSES_MAX],
         seconds: vec![second(SAMPLES_MAX, sample.clone()); SECONDS_MAX],
+        stalls: vec![pb::BlameStall::default(); STALLS_MAX],
     };
     assert!(BlameReport::from_wire(within).is_ok());
     let long = pb::BlameCause { user: "u".repeat(TEXT_BYTES_MAX + 1), ..cause() };
@@ -289,8 +317,14 @@ fn reports_of_causes_beyond_a_bound_are_refused() {
         source: 1,
         causes,
         seconds,
+        stalls: vec![],
+    };
+    let many = pb::BlameReport {
+        stalls: vec![pb::BlameStall::default(); STALLS_MAX + 1],
+        ..of(vec![cause()], vec![])
     };
     let refused = [
+        many,
         of(vec![cause(); CAUSES_MAX + 1], vec![]),
         of(vec![cause()], vec![second(0, sample.clone()); SECONDS_MAX + 1]),
         of(vec![cause()], vec![second(SAMPLES_MAX + 1, sample)]),
@@ -325,12 +359,24 @@ fn probe() -> impl Strategy<Value = Probe> {
 }
 
 fn scan_request() -> impl Strategy<Value = ScanRequest> {
-    let numbers =
-        (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, any::<bool>());
+    let flags = (any::<bool>(), any::<bool>());
+    let numbers = (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, flags);
     let column = (name(), arbitrary::column_type(), any::<bool>())
         .prop_map(|(name, kind, nullable)| Field::new(name, kind.arrow(), nullable));
-    (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3)).prop_map(
-        |((partition, epoch, limit, parallelism, newest_only), columns, domains, probes)| {
+    let read_from = option::of((any::<u64>(), any::<u32>())).prop_map(|any_replica| {
+        any_replica.map_or(ReadFrom::Leader, |(micros, schema)| ReadFrom::AnyReplica {
+            staleness_max: Duration::from_micros(micros),
+            schema: SchemaVersion(schema),
+        })
+    });
+    let first = (any::<usize>(), any::<bool>())
+        .prop_map(|(rows, descending)| FirstByTime { rows, descending });
+    let order = (any::<bool>(), any::<bool>())
+        .prop_map(|(descending, nulls_apart)| KeyOrder { descending, nulls_apart });
+    let kinds = (read_from, option::of(first), option::of(order));
+    (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), kinds).prop_map(
+        |(numbers, columns, domains, probes, (read_from, first_by_time, order))| {
+            let (partition, epoch, limit, parallelism, (newest_only, for_update)) = numbers;
             ScanRequest {
                 partition: PartitionId(partition),
                 epoch: Epoch(epoch),
@@ -340,6 +386,10 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
                 parallelism,
                 newest_only,
                 probes,
+                read_from,
+                first_by_time,
+                order,
+                for_update,
             }
         },
     )
@@ -348,8 +398,8 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
 fn write_request() -> impl Strategy<Value = WriteRequest> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
     let ids = (any::<u64>(), any::<u64>(), (request_id(), vec(request_id(), 0..3)), kind);
-    (ids, arbitrary::table_and_rows(), option::of(ship())).prop_map(
-        |((partition, epoch, ids, kind), (schema, rows), ship)| WriteRequest {
+    (ids, arbitrary::table_and_rows(), option::of(ship()), option::of(condition())).prop_map(
+        |((partition, epoch, ids, kind), (schema, rows), ship, condition)| WriteRequest {
             partition: PartitionId(partition),
             epoch: Epoch(epoch),
             id: ids.0,
@@ -357,6 +407,7 @@ fn write_request() -> impl Strategy<Value = WriteRequest> {
             kind,
             rows: arbitrary::batch(&schema, &rows),
             ship,
+            condition,
         },
     )
 }
@@ -389,6 +440,9 @@ proptest! {
         prop_assert_eq!(again.parallelism, request.parallelism);
         prop_assert_eq!(again.newest_only, request.newest_only);
         prop_assert_eq!(again.probes, request.probes);
+        prop_assert_eq!(again.read_from, request.read_from);
+        prop_assert_eq!(again.first_by_time, request.first_by_time);
+        prop_assert_eq!(again.order, request.order);
         if let Some(message) = damaged(&message, at, flip) {
             drop(ScanRequest::from_wire(message));
         }
@@ -424,6 +478,7 @@ fn counters_of_a_scan_only_grow_whatever_order_they_come_in() {
     let late = pb::ScanStats {
         rows_scanned: 10,
         files_read: 2,
+        by_followers: 1,
         indexes: vec![used("a", 1, 9, 5)],
         ..pb::ScanStats::default()
     };
@@ -488,6 +543,10 @@ fn probes_too_deep_or_too_many_are_left_out_by_the_sender_and_refused_by_the_rec
         parallelism: 1,
         newest_only: false,
         probes,
+        read_from: ReadFrom::Leader,
+        first_by_time: None,
+        order: None,
+        for_update: false,
     };
     let deepest = deep_probe(PROBE_DEPTH_MAX - 1);
     let largest = Probe::All(vec![deep_probe(0); PROBE_NODES_MAX - 1]);
@@ -591,7 +650,7 @@ fn make(catalog: &mut Catalog, change: &Change) {
         Change::Database { database, ttl } => {
             let id = DatabaseId(u32::try_from(database).unwrap());
             let (owner, explicit) = (BOOTSTRAP_ROLE, false);
-            let made = Database { id, name: name(database), ttl, owner, explicit };
+            let made = Database { id, name: name(database), ttl, owner, explicit, comment: None };
             catalog.databases.insert(name(database), Arc::new(made));
         }
         Change::DropDatabase { database } => {

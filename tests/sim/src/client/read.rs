@@ -1,4 +1,5 @@
-//! Reads of a client: one key from the partition that owns it, or all rows of a table, partition by partition.
+//! Reads of a client: one key from the partition that owns it, or all rows of a table, partition by partition. The leader
+//! is asked, or any replica; some reads accept rows of a bounded age.
 //!
 //! Invariant: every key is read from one partition. If the partitions of an unread range have changed, it is read
 //! from their successors; if one of these also owns keys outside the range, the whole read starts over.
@@ -8,29 +9,63 @@ use std::time::Duration;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::error::Error;
-use partita_proto::id::NodeId;
+use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::key::KeyCodec;
 use partita_proto::range::{Bound, KeyRange};
 use partita_proto::route::Route;
-use partita_proto::service::ScanRequest;
+use partita_proto::service::{Condition, ReadFrom, ScanRequest};
 use partita_proto::value::Value;
 use tokio::time::Instant;
 
-use super::Client;
+use super::{AGE_MAX, Client};
 use crate::history::Action;
 use crate::invariants::rows;
 use crate::tables::{self, EVENTS, KEYED};
 
+/// What rows are read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be seen as of at most `age_max` ago.
+    Look { age_max: Duration },
+    /// To be changed.
+    Update,
+}
+
+/// Reads all acknowledged writes.
+const LOOK: Purpose = Purpose::Look { age_max: Duration::ZERO };
+
+/// The rows of one partition, and the index of its log up to which they have all writes.
+struct Rows {
+    pairs: Vec<(i64, i64)>,
+    index: u64,
+}
+
+/// The values of a key, and the condition under which a write of it replaces these.
+pub(super) struct Values {
+    pub(super) values: Vec<i64>,
+    pub(super) condition: (PartitionId, Condition),
+}
+
 impl Client {
+    /// Replicas to ask for rows. Half of the reads that may not be old go to the leader.
+    fn read_from(&self, table: &Table, purpose: Purpose) -> ReadFrom {
+        let Purpose::Look { age_max } = purpose else { return ReadFrom::Leader };
+        if age_max.is_zero() && self.below(2) == 0 {
+            return ReadFrom::Leader;
+        }
+        ReadFrom::AnyReplica { staleness_max: age_max, schema: table.schema.version }
+    }
+
     /// Requests the rows of one partition once. `None` after a refusal, from which the client has learned the next
     /// node to ask.
     async fn scan(
         &self,
         table: &Table,
         route: &Route,
-        domains: &Domains,
+        (domains, purpose): (&Domains, Purpose),
         deadline: Instant,
-    ) -> Result<Option<Vec<(i64, i64)>>, Error> {
+    ) -> Result<Option<Rows>, Error> {
+        let read_from = self.read_from(table, purpose);
         let request = ScanRequest {
             partition: route.partition,
             epoch: route.epoch,
@@ -40,10 +75,18 @@ impl Client {
             parallelism: 2,
             newest_only: false,
             probes: Vec::new(),
+            read_from,
+            first_by_time: None,
+            order: None,
+            for_update: purpose == Purpose::Update,
         };
-        let node = self.ask_first(route).unwrap_or(NodeId(1));
+        let node = match read_from {
+            ReadFrom::Leader => self.ask_first(route),
+            ReadFrom::AnyReplica { .. } => self.any_replica(route),
+        };
+        let node = node.unwrap_or(NodeId(1));
         let error = match self.service(node).rows(request).await {
-            Ok(rows) => return Ok(Some(tables::pairs(&rows))),
+            Ok((rows, index)) => return Ok(Some(Rows { pairs: tables::pairs(&rows), index })),
             Err(error) => error,
         };
         self.check_error("scan", &error);
@@ -55,7 +98,12 @@ impl Client {
     }
 
     /// The values of a key: at most one if the cluster works correctly.
-    async fn values(&self, key: i64, patience: Duration) -> Result<Vec<i64>, Error> {
+    pub(super) async fn values(
+        &self,
+        key: i64,
+        purpose: Purpose,
+        patience: Duration,
+    ) -> Result<Values, Error> {
         let deadline = Instant::now() + patience;
         let mut domains = Domains::default();
         domains.restrict("id", Domain::point(Value::Int(key)));
@@ -64,9 +112,16 @@ impl Client {
             let codec = KeyCodec::new(&table.schema, &table.placement)?;
             let bound = Bound { placement: None, key: vec![Value::Int(key)] };
             let route = table.partitions.find(&codec.encode_bound(&bound)?).clone();
-            if let Some(rows) = self.scan(&table, &route, &domains, deadline).await? {
-                return Ok(rows.iter().filter(|row| row.0 == key).map(|row| row.1).collect());
+            let scope = (&domains, purpose);
+            let Some(rows) = self.scan(&table, &route, scope, deadline).await? else { continue };
+            let values: Vec<i64> =
+                rows.pairs.iter().filter(|row| row.0 == key).map(|row| row.1).collect();
+            if values.len() > 1 {
+                self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
             }
+            let (epoch, schema) = (route.epoch, table.schema.version);
+            let condition = Condition { epoch, index: rows.index, bulk: None, schema };
+            return Ok(Values { values, condition: (route.partition, condition) });
         }
     }
 
@@ -74,6 +129,16 @@ impl Client {
     pub(crate) async fn all(
         &self,
         name: &str,
+        patience: Duration,
+    ) -> Result<Vec<(i64, i64)>, Error> {
+        self.all_within(name, Duration::ZERO, patience).await
+    }
+
+    /// All rows of a table as of at most `age_max` ago, sorted.
+    async fn all_within(
+        &self,
+        name: &str,
+        age_max: Duration,
         patience: Duration,
     ) -> Result<Vec<(i64, i64)>, Error> {
         let deadline = Instant::now() + patience;
@@ -90,8 +155,10 @@ impl Client {
                 }
                 for position in positions {
                     let route = &routes[position];
-                    match self.scan(&table, route, &Domains::default(), deadline).await? {
-                        Some(pairs) => rows.extend(pairs),
+                    let domains = Domains::default();
+                    let scope = (&domains, Purpose::Look { age_max });
+                    match self.scan(&table, route, scope, deadline).await? {
+                        Some(read) => rows.extend(read.pairs),
                         None => unread.push(route.keys.clone()),
                     }
                 }
@@ -104,11 +171,8 @@ impl Client {
     /// Reads a key's value and records it in the history.
     pub(crate) async fn get(&self, key: i64, patience: Duration) -> bool {
         let place = self.cluster.history.begin(self.number, key, Action::Read(None));
-        let values = self.values(key, patience).await;
+        let values = self.values(key, LOOK, patience).await.map(|read| read.values);
         if let Ok(values) = &values {
-            if values.len() > 1 {
-                self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
-            }
             self.cluster.history.end(place, Action::Read(values.first().copied()));
         }
         self.cluster.history.note(format_args!("client {} get {key}: {values:?}", self.number));
@@ -124,6 +188,20 @@ impl Client {
         }
         let count = events.map(|rows| rows.len());
         self.cluster.history.note(format_args!("client {} read events: {count:?}", self.number));
+        count.is_ok()
+    }
+
+    /// Reads all events as of at most [`AGE_MAX`] ago, and checks that those which were acknowledged before then are seen.
+    pub(crate) async fn read_older_events(&self, patience: Duration) -> bool {
+        let acknowledged = self.cluster.history.acknowledged();
+        tokio::time::sleep(AGE_MAX).await;
+        let events = self.all_within(EVENTS, AGE_MAX, patience).await;
+        if let Ok(events) = &events {
+            rows::check(&self.cluster.history, &acknowledged, events);
+        }
+        let count = events.map(|rows| rows.len());
+        let number = self.number;
+        self.cluster.history.note(format_args!("client {number} read older events: {count:?}"));
         count.is_ok()
     }
 

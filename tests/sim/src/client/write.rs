@@ -4,7 +4,8 @@
 //! Invariants:
 //! - a part that is sent again keeps its identity;
 //! - if the rows of one identity are divided, each part gets a new identity and names the earlier ones: a merge may
-//!   bring the effect of one part into the partition to which another is still to be sent.
+//!   bring the effect of one part into the partition to which another is still to be sent;
+//! - a write under a condition that was refused has had no effect and never will, however often it was sent.
 
 use std::time::Duration;
 
@@ -12,12 +13,14 @@ use arrow::array::RecordBatch;
 use arrow::compute::take_record_batch;
 use partita_proto::catalog::Table;
 use partita_proto::error::Error;
+use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::key::KeyCodec;
 use partita_proto::route::{Cut, Route};
-use partita_proto::service::{DataService, RequestId, WriteKind, WriteRequest};
+use partita_proto::service::{Condition, DataService, RequestId, WriteKind, WriteRequest};
 use tokio::time::Instant;
 
 use super::Client;
+use super::read::Purpose;
 use crate::history::Action;
 use crate::tables::{self, EVENTS, KEYED, KEYS};
 
@@ -26,6 +29,25 @@ struct Part {
     rows: RecordBatch,
     id: RequestId,
     earlier: Vec<RequestId>,
+}
+
+/// A write before it is divided, and the condition of one partition under which it takes effect.
+struct Write {
+    id: RequestId,
+    kind: WriteKind,
+    rows: RecordBatch,
+    condition: Option<(PartitionId, Condition)>,
+}
+
+impl Write {
+    /// The condition for a partition. One that was not read can only answer that it has taken the write before.
+    fn condition(&self, partition: PartitionId) -> Option<Condition> {
+        let (read, condition) = self.condition?;
+        Some(match read == partition {
+            true => condition,
+            false => Condition { epoch: Epoch(0), index: 0, ..condition },
+        })
+    }
 }
 
 impl Client {
@@ -51,11 +73,12 @@ impl Client {
     async fn write(
         &self,
         table: &str,
-        (id, kind, rows): (RequestId, WriteKind, RecordBatch),
+        write: Write,
         patience: Duration,
         mut on_part: impl FnMut(&RecordBatch) + Send,
     ) -> Result<(), Error> {
         let deadline = Instant::now() + patience;
+        let (id, rows) = (write.id, write.rows.clone());
         let mut waiting = vec![Part { rows, id, earlier: Vec::new() }];
         while let Some(part) = waiting.pop() {
             let newest = self.table(table, deadline).await?;
@@ -69,9 +92,10 @@ impl Client {
                 epoch: route.epoch,
                 id: part.id,
                 earlier: part.earlier.clone(),
-                kind,
+                kind: write.kind,
                 rows: part.rows.clone(),
                 ship: None,
+                condition: write.condition(route.partition),
             };
             let error = match self.ask_first(&route) {
                 Some(node) => match self.service(node).write(request).await {
@@ -80,6 +104,7 @@ impl Client {
                         on_part(&part.rows);
                         continue;
                     }
+                    Err(error @ Error::Changed { .. }) => return Err(error),
                     Err(error) => error,
                 },
                 None => Error::Unavailable("a partition without replicas".to_owned()),
@@ -94,21 +119,68 @@ impl Client {
         Ok(())
     }
 
-    /// Sets or removes a key's value.
-    pub(crate) async fn put(&self, key: i64, patience: Duration) -> bool {
-        let id = self.identity();
+    /// A new value of a key, or sometimes none, with what is to be written.
+    fn any_value(
+        &self,
+        id: RequestId,
+        key: i64,
+    ) -> Result<(Option<i64>, WriteKind, RecordBatch), Error> {
         let delete = self.below(10) == 0;
         let value = (!delete).then(|| self.number_of(id));
         let padding = 200 + usize::try_from(self.below(1500)).unwrap_or_default();
         let rows = match value {
-            Some(value) => tables::rows(&[(key, value)], padding),
-            None => tables::keys(&[key]),
+            Some(value) => tables::rows(&[(key, value)], padding)?,
+            None => tables::keys(&[key])?,
         };
-        let Ok(rows) = rows else { return false };
         let kind = if delete { WriteKind::Delete } else { WriteKind::Put };
+        Ok((value, kind, rows))
+    }
+
+    /// Reads a key's value and sets or removes it where nobody has written the key since; reads it again after a
+    /// refusal.
+    pub(crate) async fn exchange(&self, key: i64, patience: Duration) -> bool {
+        let history = &self.cluster.history;
+        let deadline = Instant::now() + patience;
+        loop {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let Ok(read) = self.values(key, Purpose::Update, remaining).await else { return false };
+            let id = self.identity();
+            let Ok((value, kind, rows)) = self.any_value(id, key) else { return false };
+            let (partition, mut condition) = read.condition;
+            // As of a statement of many rows, whose keys the partition does not keep.
+            condition.bulk = (self.below(4) == 0).then_some((id.client << 32) | id.sequence);
+            let previous = read.values.first().copied();
+            let action = Action::Exchange(previous, value);
+            let place = history.begin(self.number, key, action);
+            let write = Write { id, kind, rows, condition: Some((partition, condition)) };
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let outcome = self.write(KEYED, write, remaining, |_| ()).await;
+            history.note(format_args!(
+                "client {} exchange {key}: {previous:?} by {value:?}: {outcome:?}",
+                self.number
+            ));
+            match outcome {
+                Ok(()) => {
+                    history.end(place, action);
+                    return true;
+                }
+                Err(Error::Changed { .. }) => history.cancel(place),
+                Err(_) => return false,
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+        }
+    }
+
+    /// Sets or removes a key's value.
+    pub(crate) async fn put(&self, key: i64, patience: Duration) -> bool {
+        let id = self.identity();
+        let Ok((value, kind, rows)) = self.any_value(id, key) else { return false };
         let action = Action::Write(value);
         let place = self.cluster.history.begin(self.number, key, action);
-        let outcome = self.write(KEYED, (id, kind, rows), patience, |_| ()).await;
+        let write = Write { id, kind, rows, condition: None };
+        let outcome = self.write(KEYED, write, patience, |_| ()).await;
         if outcome.is_ok() {
             self.cluster.history.end(place, action);
         }
@@ -139,7 +211,8 @@ impl Client {
             let numbers: Vec<i64> = pairs.iter().map(|(_, number)| *number).collect();
             history.acknowledge(&numbers);
         };
-        let outcome = self.write(EVENTS, (id, WriteKind::Put, rows), patience, acknowledge).await;
+        let write = Write { id, kind: WriteKind::Put, rows, condition: None };
+        let outcome = self.write(EVENTS, write, patience, acknowledge).await;
         history.note(format_args!("client {} append {pairs:?}: {outcome:?}", self.number));
         outcome.is_ok()
     }

@@ -80,24 +80,44 @@ impl Search<'_> {
     }
 }
 
+/// The value that an operation must find; `None` if any.
+fn found(action: Action) -> Option<Option<i64>> {
+    match action {
+        Action::Write(_) => None,
+        Action::Read(value) | Action::Exchange(value, _) => Some(value),
+    }
+}
+
 /// The relevant operations in the order of their begins. Of the operations without an answer, reads have no result
-/// and are left out; a write whose value no read returned need not have happened and is left out; one whose value
-/// was read took effect before the end of the first such read (no two writes have the same value).
+/// and are left out; one that wrote a value which no other found need not have happened and is left out; one whose
+/// value was found took effect before the end of the first operation that did (no two have written the same value).
 fn relevant(operations: &[Operation]) -> Vec<Operation> {
-    let first_read = |value: Option<i64>| {
-        let reads =
-            operations.iter().filter(move |operation| operation.action == Action::Read(value));
-        reads.filter_map(|operation| operation.ended).min()
-    };
     let mut relevant: Vec<Operation> = Vec::new();
+    let mut unknown: Vec<(i64, Operation)> = Vec::new();
     for operation in operations {
         match (operation.action, operation.ended) {
-            (_, Some(_)) | (Action::Write(None), None) => relevant.push(*operation),
-            (Action::Write(value), None) => {
-                let ended = first_read(value);
-                relevant.extend(ended.map(|ended| Operation { ended: Some(ended), ..*operation }));
-            }
             (Action::Read(_), None) => {}
+            (Action::Write(Some(value)) | Action::Exchange(_, Some(value)), None) => {
+                unknown.push((value, *operation));
+            }
+            _ => relevant.push(*operation),
+        }
+    }
+    // One that becomes relevant may itself have found the value of another.
+    loop {
+        let count = relevant.len();
+        unknown.retain(|(value, operation)| {
+            let finders = relevant.iter().filter(|other| found(other.action) == Some(Some(*value)));
+            let ends: Vec<Option<u64>> = finders.map(|other| other.ended).collect();
+            if ends.is_empty() {
+                return true;
+            }
+            // Those that may not have happened set no end.
+            relevant.push(Operation { ended: ends.into_iter().flatten().min(), ..*operation });
+            false
+        });
+        if relevant.len() == count {
+            break;
         }
     }
     relevant.sort_by_key(|operation| operation.begun);
@@ -128,7 +148,8 @@ fn contradiction(operations: &[Operation]) -> Option<Operation> {
             let next = match search.operations[index].action {
                 Action::Write(written) => written,
                 Action::Read(result) if result == value => value,
-                Action::Read(_) => continue,
+                Action::Exchange(previous, written) if previous == value => written,
+                Action::Read(_) | Action::Exchange(..) => continue,
             };
             search.take(index, true);
             if search.remember(next) {
@@ -200,6 +221,40 @@ mod tests {
             read(Some(7), 8, 9),
         ];
         assert!(contradiction(&twice).is_some());
+    }
+
+    fn exchange(from: Option<i64>, to: i64, begin: u64, ended: u64) -> Operation {
+        operation(Action::Exchange(from, Some(to)), begin, Some(ended))
+    }
+
+    #[test]
+    fn an_exchange_finds_what_the_last_operation_wrote() {
+        let alone = [write(1, 1, 2), exchange(Some(1), 2, 3, 4), read(Some(2), 5, 6)];
+        assert!(contradiction(&alone).is_none());
+        let both = [write(1, 1, 2), exchange(Some(1), 2, 3, 9), exchange(Some(1), 3, 4, 8)];
+        assert!(contradiction(&both).is_some(), "one of two was lost");
+        let chained = [write(1, 1, 2), exchange(Some(1), 2, 3, 9), exchange(Some(2), 3, 4, 8)];
+        assert!(contradiction(&chained).is_none());
+        let overwritten =
+            [write(1, 1, 2), write(2, 3, 4), exchange(Some(1), 3, 5, 6), read(Some(3), 7, 8)];
+        assert!(contradiction(&overwritten).is_some());
+    }
+
+    #[test]
+    fn an_exchange_of_unknown_outcome_may_come_late_or_never_and_shows_what_it_found() {
+        let unknown = |from, to, begin| operation(Action::Exchange(from, to), begin, None);
+        let first = write(1, 1, 2);
+        let outcome = |rest: &[Operation]| contradiction(&[&[first][..], rest].concat());
+        assert!(outcome(&[unknown(Some(1), Some(2), 3), read(Some(1), 4, 5)]).is_none());
+        let late = [unknown(Some(1), Some(2), 3), read(Some(1), 4, 5), read(Some(2), 6, 7)];
+        assert!(outcome(&late).is_none());
+        // Neither answered, and only the second was seen.
+        let chain = [unknown(Some(1), Some(2), 3), unknown(Some(2), Some(3), 4)];
+        assert!(outcome(&[&chain[..], &[read(Some(3), 6, 7)][..]].concat()).is_none());
+        assert!(outcome(&[chain[1], read(Some(3), 6, 7)]).is_some(), "nothing wrote 2");
+        let removed = [unknown(Some(1), Some(2), 3), unknown(Some(2), None, 4)];
+        assert!(outcome(&[&removed[..], &[read(None, 6, 7)][..]].concat()).is_none());
+        assert!(outcome(&[removed[1], read(None, 6, 7)]).is_some());
     }
 
     #[test]

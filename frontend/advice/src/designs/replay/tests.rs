@@ -6,7 +6,7 @@ use partita_load::{ShapeBound, Standing};
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::load::{Busy, Instant, NodeLoad, OfferedRows, Rates, Verdict};
 use partita_proto::value::Value;
-use partita_sql::Statement;
+use partita_sql::{Rekey, RekeyChange, Statement};
 
 use super::*;
 use crate::designs::{Script, clauses, placed, qualified_statements, statements};
@@ -98,16 +98,34 @@ fn every_design_is_ddl_that_keeps_the_rows_columns_and_touches_no_row() {
             assert!(is_complete && sql.starts_with("ALTER TABLE e SPLIT AT (("), "{sql}");
             continue;
         }
-        assert!(!is_complete && sql.contains("-- The rows stay in \"e\""), "{sql}");
-        let Statement::CreateTable(create) = &parsed[0] else { panic!("{sql}") };
-        let (new, _) = create.to_new_table("public").unwrap();
-        assert_eq!(new.name, "e_new");
+        assert!(is_complete && !sql.contains("--"), "{sql}");
+        let new = match &parsed[0] {
+            Statement::Rekey(Rekey { change: RekeyChange::Begin(layout), .. }) => {
+                layout.to_rekeyed(&table, "e2").unwrap()
+            }
+            Statement::AlterTable(alter) => {
+                let placement = alter.moving_placement(&table, false).unwrap();
+                placement.unwrap().to_rekeyed(&table, "e2").unwrap()
+            }
+            _ => panic!("{sql}"),
+        };
+        assert!(new.rekeys, "{sql}");
         assert_eq!(new.schema.columns, table.schema.columns, "{sql}");
         assert_eq!(new.schema.key.len(), 2, "{sql}");
         assert_eq!(
             matches!(new.placement, Placement::Hash { .. }),
             matches!(choice.design, Design::Hash { .. })
         );
+    }
+}
+
+#[test]
+fn a_table_without_a_key_gets_no_statement_about_one() {
+    let table = made("CREATE TABLE n (a BIGINT, b STRING)");
+    assert!(table.schema.is_keyless());
+    let hashed = Design::Hash { of: vec![0], buckets: 99, order: vec![0] };
+    for design in [Design::Range { order: vec![0] }, hashed] {
+        assert_eq!(statements(&table, &design, &[]), None, "{design:?}");
     }
 }
 
@@ -120,25 +138,26 @@ fn a_table_that_keeps_every_row_is_placed_otherwise_where_it_is() {
     let forward = of(&table, vec![0, 1]);
     assert_eq!(forward.sql, "ALTER TABLE e PARTITION BY HASH (u) PARTITIONS 8;");
     assert!(forward.is_complete);
-    // Another order of the key, versions of rows, or rows from before need another table.
-    let again = Table { former: Some(partita_proto::id::TableId(4)), ..table.clone() };
-    let others =
-        [of(&table, vec![1, 0]), of(&made(TIME_FIRST), vec![0, 1]), of(&again, vec![0, 1])];
-    for script in others {
-        assert!(!script.is_complete && script.sql.starts_with("CREATE TABLE e_new"), "{script:?}");
-        assert!(!script.sql.contains("INSERT") && !script.sql.contains("RENAME"), "{script:?}");
-    }
+    // With another order of the key, or with versions of rows, it is re-keyed.
+    let placed = "PARTITION BY HASH (u) PARTITIONS 8;";
+    let rekeyed = [of(&table, vec![1, 0]), of(&made(TIME_FIRST), vec![0, 1])];
+    assert_eq!(rekeyed.each_ref().map(|script| script.is_complete), [true, true]);
+    let texts = rekeyed.map(|script| script.sql);
+    let expected =
+        [format!("ALTER TABLE e PRIMARY KEY (u, ts) {placed}"), format!("ALTER TABLE e {placed}")];
+    assert_eq!(texts, expected);
+    // Rows in a former table need another table.
+    let again = Table { former: Some(partita_proto::id::TableId(4)), ..table };
+    let script = of(&again, vec![0, 1]);
+    assert!(!script.is_complete && script.sql.starts_with("CREATE TABLE e_new"), "{script:?}");
+    assert!(!script.sql.contains("INSERT") && !script.sql.contains("RENAME"), "{script:?}");
 }
 
 #[test]
 fn a_copy_is_only_cut() {
     let copy = partita_proto::materialized::CopyOf {
-        source: partita_proto::id::TableId(4),
         state: partita_proto::materialized::CopyState::InStep,
-        filler: 0,
-        beat: 0,
-        reason: None,
-        fills: 1,
+        ..partita_proto::materialized::CopyOf::new(partita_proto::id::TableId(4), None)
     };
     let sql = format!("{TIME_FIRST} WITH ('append_mode' = 'true')");
     let table = Table { copy: Some(Arc::new(copy)), ..made(&sql) };
@@ -171,8 +190,8 @@ fn ranges_of_the_same_key_are_cut_where_they_are_not_cut_yet() {
         ["ALTER TABLE d.e SPLIT AT ((20));", "ALTER TABLE public.e SPLIT AT ((20));"]
     );
     let hashed = Design::Hash { of: vec![0], buckets: 4, order: vec![0] };
-    let beside = qualified_statements(&table, &hashed, &[]).unwrap().sql;
-    assert!(beside.starts_with("CREATE TABLE public.e_new ("), "{beside}");
+    let rekeyed = qualified_statements(&table, &hashed, &[]).unwrap().sql;
+    assert_eq!(rekeyed, "ALTER TABLE public.e PARTITION BY HASH (u) PARTITIONS 4;");
 }
 
 #[test]

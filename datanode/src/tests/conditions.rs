@@ -1,0 +1,229 @@
+//! Writes under a condition: whether they take effect, once, whatever happens to the node between.
+
+use arrow::array::BooleanArray;
+use partita_proto::schema::MergeMode;
+use partita_proto::service::{Condition, REMOVED_COLUMN};
+
+use super::cluster::{Cluster, replicas};
+use super::*;
+
+const FIRST: (PartitionId, Epoch) = (PARTITION, Epoch(1));
+
+/// Raft index of a scan for an update.
+async fn read(node: &Datanode, target: (PartitionId, Epoch)) -> u64 {
+    try_read(node, target).await.unwrap()
+}
+
+async fn try_read(node: &Datanode, (partition, epoch): (PartitionId, Epoch)) -> Result<u64, Error> {
+    let request = ScanRequest {
+        partition,
+        epoch,
+        columns: schema(false).storage(),
+        domains: Domains::default(),
+        limit: None,
+        parallelism: 1,
+        newest_only: false,
+        probes: Vec::new(),
+        read_from: ReadFrom::Leader,
+        first_by_time: None,
+        order: None,
+        for_update: true,
+    };
+    node.scan(request).await.map(|reply| reply.index)
+}
+
+fn as_of(index: u64) -> Condition {
+    Condition { epoch: Epoch(1), index, bulk: None, schema: SchemaVersion(1) }
+}
+
+async fn write_if(
+    node: &Datanode,
+    condition: Condition,
+    sequence: u64,
+    rows: RecordBatch,
+) -> Result<u64, Error> {
+    let (partition, epoch) = FIRST;
+    let request = WriteRequest {
+        partition,
+        epoch,
+        id: RequestId { client: 1, sequence },
+        earlier: Vec::new(),
+        kind: WriteKind::Put,
+        rows,
+        ship: None,
+        condition: Some(condition),
+    };
+    node.write(request).await.map(|reply| reply.index)
+}
+
+fn changed() -> Result<u64, Error> {
+    Err(Error::Changed { partition: PARTITION })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conditional_write_takes_effect_once_unless_its_keys_were_written_since_they_were_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path()).await;
+    running.node.open_partition(spec(false)).await.unwrap();
+    let untracked = running.write(1, &[(1, 10), (2, 20)]).await.unwrap();
+    let refused = write_if(&running.node, as_of(untracked), 2, batch(&[(1, 11)])).await;
+    assert_eq!(refused, changed(), "no scan for an update came before");
+    let index = read(&running.node, FIRST).await;
+    let first = write_if(&running.node, as_of(index), 3, batch(&[(1, 11)])).await.unwrap();
+    assert_eq!(write_if(&running.node, as_of(index), 3, batch(&[(1, 11)])).await, Ok(first));
+    // The same rows by another request: the key was written since.
+    assert_eq!(write_if(&running.node, as_of(index), 4, batch(&[(1, 12)])).await, changed());
+    // All or nothing.
+    assert_eq!(
+        write_if(&running.node, as_of(index), 5, batch(&[(2, 21), (1, 12)])).await,
+        changed()
+    );
+    assert_eq!(running.rows().await, [(1, 11), (2, 20)]);
+    // Unconditional writes count too.
+    let index = read(&running.node, FIRST).await;
+    running.write(6, &[(2, 22)]).await.unwrap();
+    assert_eq!(write_if(&running.node, as_of(index), 7, batch(&[(2, 23)])).await, changed());
+    for flushed in [false, true] {
+        if flushed {
+            running.node.flush_partition(PARTITION).await.unwrap();
+        }
+        running.crash().await;
+        running = Running::start(dir.path()).await;
+        let node = &running.node;
+        assert_eq!(write_if(node, as_of(index), 3, batch(&[(1, 11)])).await, Ok(first));
+        assert_eq!(write_if(node, as_of(index), 7, batch(&[(2, 23)])).await, changed());
+        assert_eq!(running.rows().await, [(1, 11), (2, 22)]);
+    }
+    assert!(write_if(&running.node, as_of(index), 8, batch(&[(1, 13)])).await.is_ok());
+    assert_eq!(running.rows().await, [(1, 13), (2, 22)]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_writers_that_read_the_same_row_one_succeeds() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    running.node.open_partition(spec(false)).await.unwrap();
+    running.write(1, &[(1, 0)]).await.unwrap();
+    let index = read(&running.node, FIRST).await;
+    let writes = (0..32).map(|writer| {
+        let node = Arc::clone(&running.node);
+        async move { write_if(&node, as_of(index), 100 + writer, batch(&[(1, 1)])).await.is_ok() }
+    });
+    let outcomes = futures::future::join_all(writes).await;
+    assert_eq!(outcomes.into_iter().filter(|is_done| *is_done).count(), 1);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_moved_and_fields_set_to_null() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    let mut folding = schema(false);
+    folding.options.merge_mode = MergeMode::LastNonNull;
+    let spec = PartitionSpec { schema: Arc::new(folding), ..spec(false) };
+    running.node.open_partition(spec).await.unwrap();
+    running.write(1, &[(1, 10), (2, 20)]).await.unwrap();
+    let index = read(&running.node, FIRST).await;
+    // Row 1 moves to key 3, and the field of row 2 becomes NULL.
+    let fields = [
+        Field::new("id", DataType::Int64, true),
+        Field::new("v", DataType::Int64, true),
+        Field::new(REMOVED_COLUMN, DataType::Boolean, false),
+    ];
+    let rows = RecordBatch::try_new(
+        Arc::new(Schema::new(fields.to_vec())),
+        vec![
+            Arc::new(Int64Array::from(vec![3, 1, 2])),
+            Arc::new(Int64Array::from(vec![Some(10), None, None])),
+            Arc::new(BooleanArray::from(vec![false, true, false])),
+        ],
+    );
+    write_if(&running.node, as_of(index), 2, rows.unwrap()).await.unwrap();
+    let request = ScanRequest {
+        partition: PARTITION,
+        epoch: Epoch(1),
+        columns: schema(false).storage(),
+        domains: Domains::default(),
+        limit: None,
+        parallelism: 1,
+        newest_only: false,
+        probes: Vec::new(),
+        read_from: ReadFrom::Leader,
+        first_by_time: None,
+        order: None,
+        for_update: false,
+    };
+    let mut found = Vec::new();
+    for stream in running.node.scan(request).await.unwrap().streams {
+        let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+        for batch in batches {
+            let (ids, values) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(1));
+            let values = values.as_primitive::<Int64Type>();
+            found.extend(ids.iter().zip(values.iter()));
+        }
+    }
+    found.sort_unstable();
+    assert_eq!(found, [(Some(2), None), (Some(3), Some(10))]);
+    running.stop().await;
+}
+
+/// A cluster whose partition was written under conditions, and another schema for it.
+async fn updated(seed: u64) -> (Cluster, Arc<TableSchema>) {
+    let cluster = Cluster::of_three(4, seed, false).await;
+    cluster.write(1, &[(1, 10), (2, 20)]).await;
+    let scan = async |_, node: Arc<Datanode>| try_read(&node, FIRST).await;
+    let index = cluster.anywhere("a scan for an update", scan).await;
+    let rows = batch(&[(1, 11)]);
+    let update =
+        async |_, node: Arc<Datanode>| write_if(&node, as_of(index), 2, rows.clone()).await;
+    cluster.anywhere("a write", update).await;
+    let schema = TableSchema { version: SchemaVersion(2), ..schema(false) };
+    (cluster, Arc::new(schema))
+}
+
+async fn alter(cluster: &Cluster, schema: &Arc<TableSchema>) {
+    let order =
+        async |_, node: Arc<Datanode>| node.alter_partition(PARTITION, Arc::clone(schema)).await;
+    cluster.anywhere("another schema", order).await;
+}
+
+/// Creates a replica on node 4, which is to join under a schema.
+async fn open(cluster: &Cluster, schema: &Arc<TableSchema>) {
+    let spec = PartitionSpec {
+        replica: ReplicaId(4),
+        members: replicas(&[1, 2, 4]),
+        schema: Arc::clone(schema),
+        join: true,
+        ..spec(false)
+    };
+    cluster.node(4).open_partition(spec).await.unwrap();
+}
+
+/// The log has conditions from before the schema with which the replica begins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_joins_under_a_later_schema_has_what_was_written_under_an_earlier_one() {
+    let (mut cluster, schema) = updated(41).await;
+    alter(&cluster, &schema).await;
+    open(&cluster, &schema).await;
+    cluster.reconfigure(&[1, 2, 4]).await;
+    assert_eq!(cluster.rows_at(4).await, [(1, 11), (2, 20)]);
+    cluster.kill(4).await;
+    cluster.start(4).await;
+    assert_eq!(cluster.rows_at(4).await, [(1, 11), (2, 20)]);
+    cluster.stop().await;
+}
+
+/// As for a moment after a table was re-keyed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_joins_that_knows_of_a_schema_before_its_leader_does() {
+    let (cluster, schema) = updated(42).await;
+    open(&cluster, &schema).await;
+    let leader = cluster.node(cluster.leader().await);
+    let early = leader.reconfigure(PARTITION, replicas(&[1, 2, 4])).await.unwrap_err();
+    assert!(early.is_retryable(), "{early}");
+    alter(&cluster, &schema).await;
+    cluster.reconfigure(&[1, 2, 4]).await;
+    assert_eq!(cluster.rows_at(4).await, [(1, 11), (2, 20)]);
+    cluster.stop().await;
+}

@@ -1,0 +1,349 @@
+//! Functions that make JSON of other values: `json_build_object`, `json_build_array`, `to_json`, and what `json_agg` and
+//! `json_object_agg` make of the arrays of their values.
+//!
+//! Values without a type of their own in JSON (times, intervals, numbers that are not finite) are written as their SQL
+//! text. JSON is written as it is, not quoted as a text: the mark of a field tells.
+//!
+//! Invariants: the result is valid JSON; keys of JSON stay in the order of the arguments, those of JSONB have the normal
+//! form.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Field};
+use bytes::BytesMut;
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::Volatility;
+use partita_proto::json::JsonType;
+
+use super::define::{Call, Definition, Gives, refused};
+use super::normal::normalised;
+use super::text::quote;
+use crate::bounded::check_size;
+use crate::error::SqlError;
+use crate::plain::Texts;
+use crate::value_text;
+use crate::zone::Zone;
+
+/// Name of the function that makes JSON of an array of values; with `b` behind `json`, JSONB.
+pub const GATHERED: &str = "json_gathered";
+/// Name of the function that makes an object of an array of keys and one of values.
+pub const GATHERED_OBJECT: &str = "json_gathered_object";
+
+const JSON: Gives = Gives::Json(JsonType::Json);
+const JSONB: Gives = Gives::Json(JsonType::Jsonb);
+
+/// Appends the JSON of a row to a text; false for NULL.
+type Write = fn(&Call<'_>, usize, &mut String) -> Result<bool>;
+
+const fn define(
+    name: &'static str,
+    takes: fn(&[DataType]) -> Option<Vec<DataType>>,
+    gives: Gives,
+    run: fn(&Call<'_>) -> Result<ArrayRef>,
+) -> Definition {
+    // Not immutable: the functions see the marks of their arguments.
+    Definition { name, takes, gives, volatility: Volatility::Stable, run }
+}
+
+/// The functions to register.
+pub(super) static FUNCTIONS: &[Definition] = &[
+    define("json_build_object", any, JSON, |call| each(call, false, object)),
+    define("jsonb_build_object", any, JSONB, |call| each(call, true, object)),
+    define("json_build_array", any, JSON, |call| each(call, false, array)),
+    define("jsonb_build_array", any, JSONB, |call| each(call, true, array)),
+    define("to_json", one, JSON, |call| each(call, false, value)),
+    define("to_jsonb", one, JSONB, |call| each(call, true, value)),
+    define(GATHERED, one, JSON, |call| each(call, false, gathered)),
+    define("jsonb_gathered", one, JSONB, |call| each(call, true, gathered)),
+    define(GATHERED_OBJECT, two, JSON, |call| each(call, false, gathered_object)),
+    define("jsonb_gathered_object", two, JSONB, |call| each(call, true, gathered_object)),
+];
+
+fn any(types: &[DataType]) -> Option<Vec<DataType>> {
+    Some(types.to_vec())
+}
+
+fn one(types: &[DataType]) -> Option<Vec<DataType>> {
+    (types.len() == 1).then(|| types.to_vec())
+}
+
+fn two(types: &[DataType]) -> Option<Vec<DataType>> {
+    (types.len() == 2).then(|| types.to_vec())
+}
+
+fn each(call: &Call<'_>, is_binary: bool, write: Write) -> Result<ArrayRef> {
+    let mut results = Texts::new(call.name, call.rows);
+    for row in 0..call.rows {
+        let mut text = String::new();
+        if !write(call, row, &mut text)? {
+            results.push(None::<String>)?;
+            continue;
+        }
+        check_size(call.name, text.len() as u64)?;
+        results.push(Some(if is_binary { normalised(&text)? } else { text }))?;
+    }
+    Ok(results.finish())
+}
+
+/// An object of keys and values in turns.
+fn object(call: &Call<'_>, row: usize, output: &mut String) -> Result<bool> {
+    if !call.arguments.len().is_multiple_of(2) {
+        let error = refused("argument list must have even number of elements");
+        let name = call.name;
+        let hint =
+            format!("The arguments of {name}() must consist of alternating keys and values.");
+        return Err(error.with_hint(hint).into());
+    }
+    output.push('{');
+    for (index, pair) in call.arguments.chunks_exact(2).enumerate() {
+        // The scalar is tested, not the array: an array of type Null has no null bitmap.
+        let key = ScalarValue::try_from_array(&pair[0], row)?;
+        if key.is_null() {
+            return Err(refused("null value not allowed for object key").into());
+        }
+        if index > 0 {
+            output.push_str(", ");
+        }
+        quote(&text(&key)?, output);
+        output.push_str(" : ");
+        let value = ScalarValue::try_from_array(&pair[1], row)?;
+        write_value(output, &value, &call.fields[2 * index + 1])?;
+        check_size(call.name, output.len() as u64)?;
+    }
+    output.push('}');
+    Ok(true)
+}
+
+fn array(call: &Call<'_>, row: usize, output: &mut String) -> Result<bool> {
+    output.push('[');
+    for (index, (argument, field)) in call.arguments.iter().zip(call.fields).enumerate() {
+        if index > 0 {
+            output.push_str(", ");
+        }
+        write_value(output, &ScalarValue::try_from_array(argument, row)?, field)?;
+        check_size(call.name, output.len() as u64)?;
+    }
+    output.push(']');
+    Ok(true)
+}
+
+fn value(call: &Call<'_>, row: usize, output: &mut String) -> Result<bool> {
+    let value = ScalarValue::try_from_array(&call.arguments[0], row)?;
+    if value.is_null() {
+        return Ok(false);
+    }
+    write_value(output, &value, &call.fields[0])?;
+    Ok(true)
+}
+
+/// An array of the values that an aggregate has collected.
+fn gathered(call: &Call<'_>, row: usize, output: &mut String) -> Result<bool> {
+    let Some(values) = items(call, 0, row)? else { return Ok(false) };
+    let field = item_field(&call.fields[0], values.data_type());
+    let between = if values.data_type().is_nested() { ", \n " } else { ", " };
+    output.push('[');
+    for index in 0..values.len() {
+        if index > 0 {
+            output.push_str(between);
+        }
+        write_value(output, &ScalarValue::try_from_array(&values, index)?, &field)?;
+        check_size(call.name, output.len() as u64)?;
+    }
+    output.push(']');
+    Ok(true)
+}
+
+/// An object of the keys and the values that two aggregates have collected in the same order.
+fn gathered_object(call: &Call<'_>, row: usize, output: &mut String) -> Result<bool> {
+    let (Some(keys), Some(values)) = (items(call, 0, row)?, items(call, 1, row)?) else {
+        return Ok(false);
+    };
+    let field = item_field(&call.fields[1], values.data_type());
+    output.push_str("{ ");
+    for index in 0..keys.len().min(values.len()) {
+        let key = ScalarValue::try_from_array(&keys, index)?;
+        if key.is_null() {
+            return Err(refused("field name must not be null").into());
+        }
+        if index > 0 {
+            output.push_str(", ");
+        }
+        quote(&text(&key)?, output);
+        output.push_str(" : ");
+        write_value(output, &ScalarValue::try_from_array(&values, index)?, &field)?;
+        check_size(call.name, output.len() as u64)?;
+    }
+    output.push_str(" }");
+    Ok(true)
+}
+
+/// The elements of an array; `None` for NULL.
+fn items(call: &Call<'_>, position: usize, row: usize) -> Result<Option<ArrayRef>> {
+    let Some(lists) = call.arguments[position].as_list_opt::<i32>() else {
+        return Err(SqlError::internal("values of an aggregate are not an array").into());
+    };
+    Ok((!lists.is_null(row)).then(|| lists.value(row)))
+}
+
+/// A field like those of an array's elements: aggregates keep the mark of an element on the field of the array.
+fn item_field(list: &Field, data_type: &DataType) -> Field {
+    let field = match list.data_type() {
+        DataType::List(item) => item.as_ref().clone(),
+        _ => Field::new_list_field(data_type.clone(), true),
+    };
+    match JsonType::of_elements(list) {
+        Some(json) => json.marked(field),
+        None => field,
+    }
+}
+
+/// Formats the value as SQL text; empty for NULL.
+fn text(value: &ScalarValue) -> Result<String> {
+    // Arrow has other texts of these, or none.
+    let is_own = matches!(
+        value,
+        ScalarValue::FixedSizeBinary(_, Some(_)) | ScalarValue::Time64Microsecond(Some(_))
+    );
+    if is_own {
+        return written(value);
+    }
+    match value.cast_to(&DataType::Utf8)? {
+        ScalarValue::Utf8(text) => Ok(text.unwrap_or_default()),
+        _ => Ok(value.to_string()),
+    }
+}
+
+/// Formats a value that is not NULL as PostgreSQL does.
+fn written(value: &ScalarValue) -> Result<String> {
+    let write = value_text::writer(&value.to_array()?, Zone::UTC)?;
+    let mut buffer = BytesMut::new();
+    write(0, &mut buffer)?;
+    String::from_utf8(buffer.to_vec()).map_err(|error| DataFusionError::External(Box::new(error)))
+}
+
+/// Appends the JSON of a value, whose field may be marked.
+fn write_value(output: &mut String, value: &ScalarValue, field: &Field) -> Result<()> {
+    if value.is_null() {
+        output.push_str("null");
+        return Ok(());
+    }
+    match value {
+        ScalarValue::List(list) => return write_all(output, &list.value(0), field),
+        ScalarValue::LargeList(list) => return write_all(output, &list.value(0), field),
+        ScalarValue::FixedSizeList(list) => return write_all(output, &list.value(0), field),
+        _ => {}
+    }
+    // Numbers, booleans and JSON are written as they are.
+    let is_float = matches!(value, ScalarValue::Float32(_) | ScalarValue::Float64(_));
+    let text = if is_float { written(value)? } else { text(value)? };
+    let is_plain = match value {
+        ScalarValue::Boolean(_) => true,
+        ScalarValue::Float16(number) => number.is_some_and(|number| number.is_finite()),
+        ScalarValue::Float32(number) => number.is_some_and(f32::is_finite),
+        ScalarValue::Float64(number) => number.is_some_and(f64::is_finite),
+        _ => value.data_type().is_numeric() || JsonType::of_field(field).is_some(),
+    };
+    if is_plain {
+        output.push_str(&text);
+    } else {
+        quote(&text, output);
+    }
+    Ok(())
+}
+
+fn write_all(output: &mut String, values: &ArrayRef, list: &Field) -> Result<()> {
+    let field = item_field(list, values.data_type());
+    output.push('[');
+    for index in 0..values.len() {
+        if index > 0 {
+            output.push(',');
+        }
+        write_value(output, &ScalarValue::try_from_array(values, index)?, &field)?;
+    }
+    output.push(']');
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    async fn answers(expressions: &str) -> std::result::Result<Vec<String>, (String, String)> {
+        let context = SessionContext::new();
+        for function in crate::json::functions() {
+            context.register_udf(function);
+        }
+        let told = |error: DataFusionError| {
+            let error = SqlError::from(error);
+            (error.sqlstate, error.message)
+        };
+        let sql = format!("SELECT {expressions} AS o");
+        let frame = context.sql(&sql).await.map_err(told)?;
+        let batches = frame.collect().await.map_err(told)?;
+        let texts = |batch: &arrow::array::RecordBatch| {
+            let column = arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
+            let texts: Vec<String> =
+                column.as_string::<i32>().iter().map(|text| text.unwrap().to_owned()).collect();
+            texts
+        };
+        Ok(batches.iter().flat_map(texts).collect())
+    }
+
+    #[tokio::test]
+    async fn an_object_has_the_values_by_their_types() {
+        for (expression, object) in [
+            ("json_build_object()", "{}"),
+            (
+                "json_build_object('n', 1, 'x', 1.5, 'b', true, 'none', NULL)",
+                r#"{"n" : 1, "x" : 1.5, "b" : true, "none" : null}"#,
+            ),
+            (r#"json_build_object('a"b', 'say "hi"' || chr(10))"#, r#"{"a\"b" : "say \"hi\"\n"}"#),
+            ("json_build_object(1, CAST('NaN' AS DOUBLE))", r#"{"1" : "NaN"}"#),
+            (
+                "json_build_object('t', arrow_cast('01:02:03.5', 'Time64(Microsecond)'))",
+                r#"{"t" : "01:02:03.5"}"#,
+            ),
+            (
+                "json_build_object('t', TIMESTAMP '2024-01-02 03:04:05', 'l', [1, NULL, 3])",
+                r#"{"t" : "2024-01-02T03:04:05", "l" : [1,null,3]}"#,
+            ),
+            (
+                "json_build_object('o', json_build_object('k', 'v'), 's', '{}')",
+                r#"{"o" : {"k" : "v"}, "s" : "{}"}"#,
+            ),
+        ] {
+            let told = answers(expression).await.unwrap();
+            assert_eq!(told, [object], "{expression}");
+            serde_json::from_str::<serde_json::Value>(&told[0]).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_have_objects_of_their_own() {
+        let of = "json_build_object('n', n, 'o', json_build_object('m', m)) AS o \
+                  FROM (VALUES (1, 'a'), (2, NULL)) AS t(n, m) ORDER BY n --";
+        let rows = [r#"{"n" : 1, "o" : {"m" : "a"}}"#, r#"{"n" : 2, "o" : {"m" : null}}"#];
+        assert_eq!(answers(of).await.unwrap(), rows);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_object_is_an_error() {
+        for (expression, says) in [
+            ("json_build_object('a')", "even number"),
+            ("json_build_object(NULL, 1)", "null value"),
+        ] {
+            let (state, message) = answers(expression).await.unwrap_err();
+            assert_eq!(state, "22023", "{message}");
+            assert!(message.contains(says), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_too_large_is_refused() {
+        let object = "json_build_object('a', repeat('x', 33554430))";
+        let (state, message) = answers(object).await.unwrap_err();
+        assert_eq!(state, "54000", "{message}");
+    }
+}
