@@ -67,6 +67,7 @@ impl Session {
         permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let tag = statement.tag();
+        self.check_returning(statement).await?;
         let output = match statement {
             Statement::Query(query) => return self.query(query).await,
             Statement::Explain(explain) => return self.explain(explain).await,

@@ -9,7 +9,7 @@ use partita_proto::catalog::Table;
 use partita_proto::size::batch_bytes;
 use partita_sql::statement::{Query, Returning, Statement, TableName};
 
-use super::query::{Source, Target};
+use super::query::{Source, Target, plan};
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::output::Output;
 use crate::session::Session;
@@ -99,6 +99,15 @@ impl Session {
     pub(super) fn returning_query(&self, clause: ReturningOf<'_>) -> Result<Query, SqlError> {
         let table = self.table(clause.table)?;
         clause.returning.query(&table, clause.alias, clause.text)
+    }
+
+    /// Plans RETURNING before a statement writes anything: one that cannot be planned must not leave rows behind.
+    pub(super) async fn check_returning(&self, statement: &Statement) -> Result<(), SqlError> {
+        if let Some(clause) = returning_of(statement) {
+            let query = self.returning_query(clause)?;
+            Box::pin(plan(&self.statement_state(), query.statement)).await?;
+        }
+        Ok(())
     }
 
     /// The output of a statement with RETURNING that has written or removed rows.
