@@ -50,7 +50,7 @@ const KEY_BYTES: usize = 48;
 /// Encoded key of a row.
 type Key = Vec<u8>;
 
-/// One temporary table.
+/// A session's table in memory, with its rows.
 pub(crate) struct TemporaryTable {
     table: Arc<Table>,
     plan: TablePlan,

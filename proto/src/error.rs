@@ -157,7 +157,7 @@ impl Error {
         match self {
             Self::InvalidInput(_) => "22023",
             Self::NotFound { kind, .. } => match *kind {
-                "table" => "42P01",
+                "table" | "sequence" => "42P01",
                 "column" => "42703",
                 "database" => "3F000",
                 _ => "42704",

@@ -39,7 +39,7 @@ const LIMIT_EXCEEDED: &str = "2200H";
 pub enum SequenceType {
     /// SMALLINT.
     Small,
-    /// INTEGER.
+    /// 4 bytes, INTEGER in SQL.
     Integer,
     /// BIGINT.
     Big,
@@ -67,7 +67,7 @@ impl SequenceType {
     }
 }
 
-/// Options of a sequence.
+/// What CREATE SEQUENCE and ALTER SEQUENCE set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceOptions {
     /// Type of the numbers.
@@ -262,7 +262,7 @@ impl NewSequence {
     }
 }
 
-/// A change of sequences.
+/// What a statement makes of sequences in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SequenceChange {
     /// CREATE SEQUENCE.

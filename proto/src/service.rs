@@ -125,7 +125,7 @@ pub enum ReadFrom {
     /// The leader; every other replica names it in [`Error::NotLeader`]. All acknowledged writes are seen.
     #[default]
     Leader,
-    /// Any replica.
+    /// The leader or a follower, whichever the caller reaches.
     AnyReplica {
         /// Writes that were acknowledged longer ago than this when the request arrives are seen. With zero, the scan is
         /// as linearizable as one at the leader.

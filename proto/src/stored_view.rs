@@ -18,7 +18,7 @@ pub struct RelationName {
     pub name: String,
 }
 
-/// Definition of a view.
+/// A stored query, with what SHOW CREATE and dependencies need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewDefinition {
     /// SQL text of the query.

@@ -584,7 +584,7 @@ async fn clients_find_and_end_each_other_by_the_number_of_their_session() {
                     WHERE pid <> pg_backend_pid() AND datname = current_database()";
     let rows = client.query(activity, &[]).await.unwrap();
     let row: Vec<&str> = (0..4).map(|column| rows[0].get(column)).collect();
-    assert_eq!((rows.len(), row), (1, vec!["test", "idle", number, "127.0.0.1"]));
+    assert_eq!((rows.len(), row), (1, vec!["partita", "idle", number, "127.0.0.1"]));
     // Times of statements, in any zone.
     let ages = "SELECT count(*) FROM pg_stat_activity WHERE now() - query_start < interval '1 day' \
                 AND backend_start <= query_start AND xact_start IS NOT NULL";

@@ -50,9 +50,9 @@ pub enum Statement {
     Delete(Delete),
     /// UPDATE ... SET.
     Update(Update),
-    /// COPY ... FROM.
+    /// Rows from the client or a file into a table.
     CopyFrom(CopyFrom),
-    /// COPY ... TO.
+    /// Rows of a table or query to the client or a file.
     CopyTo(CopyTo),
     /// CREATE DATABASE or SCHEMA.
     CreateDatabase(CreateDatabase),
@@ -1065,7 +1065,7 @@ pub struct Comment {
     pub text: Option<String>,
 }
 
-/// Object of a COMMENT.
+/// What a comment is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommentObject {
     /// A stored table, by name.

@@ -157,7 +157,8 @@ fn without_casts(expr: &Expr) -> Expr {
     match expr {
         Expr::Subquery(_) => identifier("(<subquery>)".to_owned()),
         Expr::Exists { negated, .. } => identifier(format!("{negated} EXISTS")),
-        Expr::InSubquery { expr, negated, .. } => identifier(format!("{negated} {expr} IN")),
+        // DataFusion's name of it does not have the operand.
+        Expr::InSubquery { negated, .. } => identifier(format!("{negated} IN")),
         Expr::Cast { expr, .. } | Expr::Nested(expr) => without_casts(expr),
         Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
         expr => expr.clone(),

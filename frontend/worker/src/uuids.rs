@@ -229,7 +229,7 @@ pub fn uuids_of(texts: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// The texts of UUIDs.
+/// UUIDs in their canonical form: 32 hexadecimal digits in five groups.
 #[must_use]
 pub fn uuid_texts(uuids: &dyn Array) -> ArrayRef {
     let texts = uuids.as_fixed_size_binary().iter().map(|bytes| bytes.map(uuid::text));
