@@ -286,9 +286,11 @@ impl Router {
                 return Err(self.with_load(full.into(), table, None).await);
             }
         };
-        self.count(table, &completed);
         // One part per partition, or several for a large one.
-        let parts = self.cut(table, plan, &mode, completed.rows, Identities::New)?;
+        let parts = self.cut(table, plan, &mode, completed.rows.clone(), Identities::New)?;
+        // Rows with a key that is too long are refused by now.
+        self.count(table, &completed);
+        drop(completed);
         // Slices of one partition are adjacent.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
         touched.dedup();

@@ -35,12 +35,19 @@ pub struct Script {
     pub sql: String,
     /// True if the statements are all that has to be done; false if the rows have to be moved by hand.
     pub is_complete: bool,
+    /// True if existing rows are written again, by the statements or by hand.
+    pub moves_rows: bool,
 }
 
 impl Script {
     /// Statements after which nothing is left to be done.
     pub(crate) fn complete(sql: String) -> Self {
-        Self { sql, is_complete: true }
+        Self { sql, is_complete: true, moves_rows: false }
+    }
+
+    /// A statement after which the table's rows are moved in the background.
+    pub(crate) fn rekeying(sql: String) -> Self {
+        Self { sql, is_complete: true, moves_rows: true }
     }
 
     /// A CREATE TABLE, without its semicolon, of a table beside the one with this name.
@@ -53,7 +60,7 @@ impl Script {
              Let the writers write to both tables, then copy old rows; \
              see docs/operations.md, \"Another key for a table\". {NOT_KEPT}"
         );
-        Self { sql, is_complete: false }
+        Self { sql, is_complete: false, moves_rows: true }
     }
 }
 

@@ -244,13 +244,11 @@ fn add_designs(facts: &mut TableFacts, sources: &Sources, table: &Table, report:
             let statements = (!choice.is_today)
                 .then(|| qualified_statements(table, &choice.design, cuts))
                 .flatten();
-            // Another placement of new rows is refused for a table that copies follow; a split is not, and a table that
-            // keeps one row per key is re-keyed with them.
+            // Another placement of new rows is refused for a table that copies follow; a split is not, and neither is a
+            // re-keying.
             let is_split = matches!(choice.design, Design::Range { .. });
-            let is_moved = !table.schema.options.append_mode;
-            let statements = statements.filter(|script| {
-                facts.copies.is_empty() || is_split || is_moved || !script.is_complete
-            });
+            let statements = statements
+                .filter(|script| facts.copies.is_empty() || is_split || script.moves_rows);
             let cost = mean_cost(&shapes, choice).map(|cost| cost.partitions);
             DesignFacts {
                 clauses: clauses(table, &choice.design),

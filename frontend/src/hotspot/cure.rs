@@ -10,7 +10,7 @@ use partita_proto::schema::HotspotRemedy;
 use partita_sql::identifier::quote;
 
 /// Maximum ratio of the busiest partition's share, and of the cost of reads, to those of the best design, up to which a
-/// design that needs no other table is preferred.
+/// design that moves no row is preferred.
 const NEARLY_AS_GOOD: (f64, f64) = (1.25, 2.0);
 /// Advice for a table that is being re-keyed.
 const UNDER_WAY: &str = "-- the table is being re-keyed, see sys.rekeyings";
@@ -62,8 +62,8 @@ pub(crate) fn unless_rekeyed(
     advice.map(|advice| if is_rekeyed { UNDER_WAY.to_owned() } else { advice })
 }
 
-/// Statements of the best design; of one that needs no other table if it is nearly as good. `None` if today's design is
-/// the best one and needs no statement.
+/// Statements of the best design; of one that moves no row if it is nearly as good, or else of one that needs nothing to
+/// be done by hand. `None` if today's design is the best one and needs no statement.
 fn best(table: &Table, found: &Found) -> Option<Script> {
     let first = found.choices.first()?;
     if first.is_today {
@@ -75,10 +75,15 @@ fn best(table: &Table, found: &Found) -> Option<Script> {
             && choice.read_cost <= first.read_cost * NEARLY_AS_GOOD.1
     };
     let candidates = || found.choices.iter().zip(&found.cuts);
-    let complete = candidates()
-        .filter(|(choice, _)| is_as_good(choice))
-        .find_map(|(choice, cuts)| script(table, choice, cuts).filter(|script| script.is_complete));
-    complete.or_else(|| candidates().next().and_then(|(choice, cuts)| script(table, choice, cuts)))
+    let first_that = |is_meant: fn(&Script) -> bool| {
+        candidates()
+            .filter(|(choice, _)| is_as_good(choice))
+            .find_map(|(choice, cuts)| script(table, choice, cuts).filter(is_meant))
+    };
+    let light = first_that(|script| !script.moves_rows);
+    light
+        .or_else(|| first_that(|script| script.is_complete))
+        .or_else(|| candidates().next().and_then(|(choice, cuts)| script(table, choice, cuts)))
 }
 
 /// Statements that lead to a design; `None` if today's design is meant and needs no further partitions, or carries no

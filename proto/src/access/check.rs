@@ -884,13 +884,16 @@ impl<'a> Subject<'a> {
         if limit.contains(Action::Insert) { limit.union(usage) } else { limit.without(usage) }
     }
 
-    /// Databases of sequences that roles of the identity have grants on.
+    /// Databases of sequences that roles of the identity own or have grants on.
     fn sequence_homes(&self, catalog: &Catalog) -> BTreeSet<DatabaseId> {
         let sequences = catalog.sequences.values();
         let usable = sequences.filter(|sequence| {
-            let granted = self.granted(Target::Sequence(sequence.id));
+            let held = match self.has_rights_of(sequence.owner) {
+                true => Actions::TABLE.union(Actions::SEQUENCE),
+                false => self.granted(Target::Sequence(sequence.id)),
+            };
             let limit = self.sequence_limit(sequence.database);
-            !granted.intersection(limit).is_empty() && !self.is_foreign_role(sequence.owner)
+            !held.intersection(limit).is_empty() && !self.is_foreign_role(sequence.owner)
         });
         usable.map(|sequence| sequence.database).collect()
     }

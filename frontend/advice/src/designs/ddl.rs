@@ -147,7 +147,7 @@ fn named(
     };
     if table.former.is_none() && table.succeeded_by.is_none() {
         let clauses = rekeyed(&new_table, design, is_same_key);
-        return Some(Script::complete(format!("ALTER TABLE {} {clauses};", name_of(table))));
+        return Some(Script::rekeying(format!("ALTER TABLE {} {clauses};", name_of(table))));
     }
     let create = create_table_sql(&new_table);
     let definition = create.strip_prefix(&format!("CREATE TABLE {}", quote(&new_table.name)))?;
