@@ -199,12 +199,19 @@ impl Copies {
             while let Some(batch) = rows.next().await {
                 let batch = batch.map_err(|error| error.to_string())?;
                 for rows in slices(batch, ROWS_BYTES) {
-                    self.take_turn(copy.id, pace, rows.num_rows() as u64).await;
-                    let from = Position { index, part };
-                    part += 1;
-                    let to = Position { index, part };
-                    let ship = Ship { source: source.partition, from, to };
-                    self.ship_rows(copy.id, rows, ship).await?;
+                    let mut first = 0;
+                    while first < rows.num_rows() {
+                        let count = pace.request_rows().min(rows.num_rows() - first);
+                        self.take_turn(copy.id, pace, count as u64).await;
+                        let from = Position { index, part };
+                        part += 1;
+                        let to = Position { index, part };
+                        let ship = Ship { source: source.partition, from, to };
+                        let start = Instant::now();
+                        self.ship_rows(copy.id, rows.slice(first, count), ship).await?;
+                        pace.took(count, start.elapsed());
+                        first += count;
+                    }
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! The pace of a fill: paused, bounded, or as fast as it goes.
 //!
-//! The settings are those of the newest catalog, so that an order reaches a fill that is under way.
+//! The settings are those of the newest catalog, so that an order reaches a fill that is under way. A request takes as
+//! many rows as a busy partition takes in a moment: clients' writes that come behind it wait as long as it does.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use partita_proto::Error;
@@ -18,6 +19,23 @@ use super::Copies;
 /// Interval at which the settings are looked at while rows wait.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// Rows of the first request of a fill, and of the smallest and largest one.
+const FIRST_ROWS: usize = 256;
+const ROWS: std::ops::RangeInclusive<usize> = 8..=65_536;
+/// Times of a request: one that takes less is followed by a larger one, one that takes more by a smaller one.
+const QUICK: Duration = Duration::from_millis(20);
+const SLOW: Duration = Duration::from_millis(50);
+
+/// Rows of the request that follows one of `rows` rows that took a time.
+fn next_rows(rows: usize, time: Duration) -> usize {
+    let next = match time {
+        time if time < QUICK => rows * 2,
+        time if time > SLOW => rows / 2,
+        _ => rows,
+    };
+    next.clamp(*ROWS.start(), *ROWS.end())
+}
+
 /// Rows that one fill has copied, and the last of them; and its signs of life.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -25,6 +43,8 @@ pub(super) struct Pace {
     /// Number of the last sign of life.
     beats: Mutex<u64>,
     last: Mutex<Turn>,
+    /// Maximum rows of the next request.
+    request_rows: AtomicUsize,
 }
 
 /// Rows that were copied at a time.
@@ -47,7 +67,26 @@ impl Turn {
 impl Pace {
     pub(super) fn new() -> Self {
         let last = Turn { start: Instant::now(), rows: 0 };
-        Self { rows: AtomicU64::new(0), beats: Mutex::new(0), last: Mutex::new(last) }
+        Self {
+            rows: AtomicU64::new(0),
+            beats: Mutex::new(0),
+            last: Mutex::new(last),
+            request_rows: AtomicUsize::new(FIRST_ROWS),
+        }
+    }
+
+    /// Maximum rows of the next request.
+    pub(super) fn request_rows(&self) -> usize {
+        self.request_rows.load(Ordering::Relaxed)
+    }
+
+    /// Takes the time of a request of so many rows.
+    pub(super) fn took(&self, rows: usize, time: Duration) {
+        let rows_max = self.request_rows();
+        // The end of a batch says nothing of larger requests.
+        if rows == rows_max || time > SLOW {
+            self.request_rows.store(next_rows(rows_max, time), Ordering::Relaxed);
+        }
     }
 }
 
@@ -100,5 +139,26 @@ mod tests {
         let wait = |rows, bound| (Turn { start, rows }.end(bound) - start).as_millis();
         assert_eq!([wait(500, 1_000), wait(500, 2_000), wait(0, 1_000)], [500, 250, 0]);
         assert_eq!(wait(500, 0), 0, "there is no bound");
+    }
+
+    #[test]
+    fn requests_become_as_large_as_they_are_quick() {
+        let pace = Pace::new();
+        let take = |rows, millis| {
+            pace.took(rows, Duration::from_millis(millis));
+            pace.request_rows()
+        };
+        assert_eq!(take(256, 5), 512);
+        assert_eq!(take(100, 5), 512, "a smaller request was quick");
+        assert_eq!(take(512, 30), 512);
+        assert_eq!(take(100, 900), 256);
+        for _ in 0..20 {
+            take(pace.request_rows(), 5_000);
+        }
+        assert_eq!(pace.request_rows(), *ROWS.start());
+        for _ in 0..20 {
+            take(pace.request_rows(), 1);
+        }
+        assert_eq!(pace.request_rows(), *ROWS.end());
     }
 }
