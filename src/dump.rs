@@ -180,13 +180,22 @@ fn in_order(mut views: Definitions) -> Vec<String> {
     while !views.is_empty() {
         let reads_no_other = |(name, definition): &(String, String)| {
             let mut others = views.iter().filter(|(other, _)| other != name);
-            !others.any(|(other, _)| definition.contains(other.as_str()))
+            !others.any(|(other, _)| has_word(definition, other))
         };
-        // A name may also stand in a text or be part of a longer one.
+        // A name may also stand in a text or be that of a column.
         let next = views.iter().position(reads_no_other).unwrap_or(0);
         ordered.push(views.remove(next).1);
     }
     ordered
+}
+
+/// True if a text has a name that is not a part of a longer one.
+fn has_word(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    text.match_indices(name).any(|(start, _)| {
+        let (before, after) = (&text[..start], &text[start + name.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    })
 }
 
 /// The statements that create the sequences of the database.
@@ -355,6 +364,9 @@ mod tests {
 
     #[test]
     fn views_come_after_those_that_they_read() {
+        let views = [("a", "CREATE VIEW a AS SELECT 1 FROM z"), ("z", "CREATE VIEW z AS SELECT 1")];
+        let views = views.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+        assert!(in_order(views)[0].starts_with("CREATE VIEW z"));
         let views = [("a", "SELECT 1 FROM b, t"), ("b", "SELECT 1 FROM cc"), ("cc", "SELECT 1")];
         let views = views.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
         assert_eq!(in_order(views), ["SELECT 1", "SELECT 1 FROM cc", "SELECT 1 FROM b, t"]);

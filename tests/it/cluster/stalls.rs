@@ -3,7 +3,7 @@
 //! Partitions are cut one after the other where clients write at that moment, so that writes of both halves meet each cut.
 //!
 //! `PARTITA_CUTS` says how many cuts there are to be, `PARTITA_STALL_MS` how long writes may wait at 99 of 100 of them: a
-//! release build on a machine that has time keeps to 15, other builds and machines take longer.
+//! release build on a machine that has time keeps to 15. Without it only a stall of seconds fails, which no machine explains.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -61,7 +61,7 @@ fn quantile(values: &[f64], percent: usize) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_hardly_feel_a_split_and_the_server_reports_what_they_felt() {
     let cuts = i64::try_from(from_environment("PARTITA_CUTS", 20)).unwrap();
-    let limit_ms = from_environment("PARTITA_STALL_MS", 250) as f64;
+    let limit_ms = from_environment("PARTITA_STALL_MS", 2_000) as f64;
     let cluster = Cluster::start(NEVER_LOST).await;
     let client = cluster.connect(0).await;
     let create = "CREATE TABLE stalled (id BIGINT, v BIGINT, PRIMARY KEY (id)) \

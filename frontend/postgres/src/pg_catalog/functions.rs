@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 use partita_frontend::access::viewer::Viewer;
 use partita_frontend::error::SqlError;
-use partita_frontend::privileges::shows_role;
+use partita_frontend::privileges::{shown_sequences, shows_role};
 use partita_frontend::sequences::{identity_of, sequence_of_column};
 use partita_frontend::sql::sequence_statement::sequence_name;
 use partita_frontend::sql::statement::TableName;
@@ -26,7 +26,7 @@ use partita_proto::schema::JsonType;
 use pgwire::api::Type;
 
 use super::arguments::{ViewerContext, bool, number, string, text};
-use super::objects::{Object, Objects, attribute, database_oid, key_columns};
+use super::objects::{Object, Objects, attribute, database_oid, key_columns, sequence_oid};
 use super::privileges;
 use super::roles::role_by_oid;
 use super::tables::{index_definition, key_definition, view_definition};
@@ -338,11 +338,14 @@ fn first(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
 }
 
 fn table_is_visible(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    if number(values, 0).is_none() {
-        return Ok(ScalarValue::Boolean(None));
-    }
-    let is_visible = |object: Object| ["pg_catalog", context.database].contains(&object.schema());
-    Ok(bool(context.object(values, 0).is_some_and(is_visible)))
+    let Some(oid) = number(values, 0) else { return Ok(ScalarValue::Boolean(None)) };
+    let is_visible = |schema: &str| ["pg_catalog", context.database].contains(&schema);
+    let is_object = context.object(values, 0).is_some_and(|object| is_visible(object.schema()));
+    let is_sequence = || {
+        let mut sequences = shown_sequences(context.viewer).into_iter();
+        sequences.any(|(schema, sequence)| sequence_oid(&sequence) == oid && is_visible(&schema))
+    };
+    Ok(bool(is_object || is_sequence()))
 }
 
 fn indexdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
