@@ -3,7 +3,7 @@
 //! Partitions are cut one after the other where clients write at that moment, so that writes of both halves meet each cut.
 //!
 //! `PARTITA_CUTS` says how many cuts there are to be, `PARTITA_STALL_MS` how long writes may wait at 99 of 100 of them: a
-//! release build on a machine that has time keeps to 15. Without it only a stall of seconds fails, which no machine explains.
+//! release build on a machine that has time keeps to 15. Without it only a stall of seconds fails, which nothing explains.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -61,7 +61,10 @@ fn quantile(values: &[f64], percent: usize) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_hardly_feel_a_split_and_the_server_reports_what_they_felt() {
     let cuts = i64::try_from(from_environment("PARTITA_CUTS", 20)).unwrap();
+    // Without a limit the machine may be busy with anything else, too.
+    let is_measured = std::env::var_os("PARTITA_STALL_MS").is_some();
     let limit_ms = from_environment("PARTITA_STALL_MS", 2_000) as f64;
+    let apart_max = if is_measured { 0.2 } else { 0.7 };
     let cluster = Cluster::start(NEVER_LOST).await;
     let client = cluster.connect(0).await;
     let create = "CREATE TABLE stalled (id BIGINT, v BIGINT, PRIMARY KEY (id)) \
@@ -127,7 +130,7 @@ async fn writers_hardly_feel_a_split_and_the_server_reports_what_they_felt() {
     let long_ms = FELT_TIMES * quantile(&usual, 99);
     let long: Vec<&(i64, f64)> = felt.iter().filter(|(_, stall)| *stall >= long_ms).collect();
     let agrees = |(key, stall): &&&(i64, f64)| {
-        of(*key).is_some_and(|told| (told - stall).abs() <= 0.2 * stall + 2.0)
+        of(*key).is_some_and(|told| (told - stall).abs() <= apart_max * stall + 2.0)
     };
     let agreeing = long.iter().filter(agrees).count();
     assert!(agreeing * 10 >= long.len() * 8, "{long:?} were reported as {reported:?}");
