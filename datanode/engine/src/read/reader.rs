@@ -322,6 +322,8 @@ impl FileReader {
         let mut builder =
             builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(rows.groups);
         if let Some(selection) = rows.selection {
+            // The crate's buffers have as many rows as a batch.
+            builder = builder.with_batch_size(selection.row_count().clamp(1, BATCH_ROWS));
             // To keep the columns of predicates for the output, the crate decodes all rows of each batch with a selected
             // one.
             if selection.row_count().saturating_mul(SPARSE_ROWS) < total {

@@ -39,7 +39,7 @@ use crate::file::footer::Counters;
 use crate::file::{FileEntry, parts_within};
 use crate::read::candidates::{Found, Located};
 use crate::read::nearest::Nearest;
-use crate::read::plan::{Unit, plan};
+use crate::read::plan::{Grain, Unit, plan};
 use crate::read::questions::Prepared;
 use crate::read::reader::{FileReader, Read};
 use crate::read::source::{Piece, some_rows_input, with_keys};
@@ -269,7 +269,10 @@ impl Reading {
         {
             return (vec![rows], Some(order));
         }
-        let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
+        // Units of a scan for the first rows by time are small, so that some of them need not be read.
+        let is_indexed = nearest.is_none() && !self.tests_by_index().is_empty();
+        let grain = Grain { parallelism: self.parallelism, is_indexed };
+        let plan = plan(&self.version, &self.domains, &self.exact, grain);
         let stats = &self.reader.counters.scan;
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
         let mut units = plan.units;
@@ -289,7 +292,8 @@ impl Reading {
         let (mut streams, mut files_pruned) = (Vec::new(), u64::MAX);
         for exact in ordered::ranges(self, order)? {
             let part = Self { exact, ..self.clone() };
-            let plan = plan(&part.version, &part.domains, &part.exact, ordered::parts(order));
+            let grain = Grain { parallelism: ordered::parts(order), is_indexed: false };
+            let plan = plan(&part.version, &part.domains, &part.exact, grain);
             let stages = ordered::stages(&plan.units, &part, order)?;
             streams.push(stream(&part.task(stages, Some(order), None, &remaining)));
             files_pruned = files_pruned.min(plan.files_pruned);
