@@ -34,7 +34,7 @@ use crate::rows::layout::Layout;
 use crate::sizes::BATCH_ROWS;
 
 /// A selection is sparse if it has less than one of so many rows.
-const SPARSE_ROWS: usize = 16;
+const SPARSE_ROWS: usize = if cfg!(test) { 4 } else { 16 };
 
 /// Access to the files of a partition.
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! Tests of a whole partition, over a store in a temporary directory.
 
 mod added;
+mod ahead;
 mod behaviour;
 mod failure;
 mod indexed_files;
