@@ -1,6 +1,7 @@
 //! Runs statements: dispatches each kind to its module.
 
 mod advise;
+mod aligned;
 mod assigned;
 mod comment;
 mod conflict;

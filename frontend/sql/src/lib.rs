@@ -16,6 +16,8 @@ pub mod adapted;
 mod admin;
 mod advise_grammar;
 pub mod advise_statement;
+pub mod aligned;
+mod aligned_grammar;
 mod alter_table;
 mod array_subqueries;
 pub mod bound_words;

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
+use super::aligned_grammar;
 use super::dialect::{Bounded, POSTGRES};
 use super::effort;
 use super::identifier::fold;
@@ -104,7 +105,7 @@ impl<'a> Tokens<'a> {
             }
         }
         sort_operators::named(&mut tokens);
-        let tokens = table_query::written_out(tokens);
+        let tokens = aligned_grammar::written_out(table_query::written_out(tokens));
         let count = tokens.len();
         let inner = Parser::new(&Bounded)
             .with_recursion_limit(effort::depth_max())

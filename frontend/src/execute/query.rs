@@ -19,11 +19,14 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use partita_proto::access::{Action, Need, RowPredicate};
 use partita_proto::catalog::Table;
 use partita_proto::id::{RoleId, TableId};
 use partita_sql::adapted::adapt;
+use partita_sql::aligned::{self, TimeAndKeys};
 use partita_sql::merged::{self, Tables};
+use partita_sql::parser;
 use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
@@ -36,6 +39,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::aligned::{of_named, of_rows};
 use super::executed::Executed;
 use super::plan_lines;
 use crate::access::life::Life;
@@ -519,6 +523,11 @@ pub(super) async fn plan(
     state: &SessionState,
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
+    let sources = aligned::sources(&statement);
+    if !sources.is_empty() {
+        let columns = Box::pin(times_and_keys(state, sources)).await?;
+        aligned::resolve(&mut statement, &columns);
+    }
     qualifiers::check(&statement, &state.config_options().catalog.default_schema)?;
     check_sort_keys(&statement)?;
     adapt(&mut statement)?;
@@ -538,6 +547,37 @@ pub(super) async fn plan(
     };
     check(&logical)?;
     Ok(logical)
+}
+
+/// The columns of tables whose rows a statement aligns, by the numbers of their queries.
+async fn times_and_keys(
+    state: &SessionState,
+    sources: Vec<aligned::Source>,
+) -> Result<HashMap<String, TimeAndKeys>, SqlError> {
+    let mut columns = HashMap::with_capacity(sources.len());
+    for source in sources {
+        let time_and_keys = match of_named(state, &source).await? {
+            Some(time_and_keys) => time_and_keys,
+            None => of_rows(&rows_schema(state, &source).await?, &source)?,
+        };
+        columns.insert(source.number, time_and_keys);
+    }
+    Ok(columns)
+}
+
+/// The columns of an item of FROM, which may have aligned rows itself.
+fn rows_schema<'a>(
+    state: &'a SessionState,
+    source: &'a aligned::Source,
+) -> BoxFuture<'a, Result<SchemaRef, SqlError>> {
+    Box::pin(async move {
+        let text = format!("SELECT * FROM {}", source.relation);
+        let Some(Statement::Query(query)) = parser::parse(&text)?.pop() else {
+            return Err(SqlError::internal("an aligned item of FROM is no query"));
+        };
+        let logical = plan(state, query.statement).await?;
+        Ok(SchemaRef::clone(logical.schema().inner()))
+    })
 }
 
 /// The plan of a statement, some of whose sort keys the planner may take for something else.

@@ -162,22 +162,6 @@ fn a_changed_type_is_refused_with_a_way_round() {
 }
 
 #[test]
-fn ranges_that_are_aligned_are_refused_by_name() {
-    for sql in [
-        "SELECT ts, avg(v) RANGE '10s' FROM t ALIGN '5s'",
-        "SELECT ts, host, min(v) RANGE '10s' FILL PREV FROM t WHERE v > 0 ALIGN '5s' BY (host)",
-        "SELECT count(*) FROM (SELECT ts, avg(v) RANGE '10s' FROM t ALIGN INTERVAL '5s') AS x",
-    ] {
-        let error = one(sql).unwrap_err();
-        assert_eq!(error.sqlstate, "0A000", "{sql}");
-        assert!(error.message.contains("RANGE ... ALIGN"), "{sql}: {}", error.message);
-    }
-    // The word is a name elsewhere.
-    assert!(one("SELECT align, 'align' AS x FROM t AS align").is_ok());
-    assert_eq!(one("SELECT align FROM t WHERE").unwrap_err().sqlstate, "42601");
-}
-
-#[test]
 fn several_statements_come_in_order() {
     let statements = parse("BEGIN; INSERT INTO t VALUES ('a;b'), (';'); ; COMMIT;").unwrap();
     let tags: Vec<_> = statements.iter().map(Statement::tag).collect();
