@@ -4,6 +4,7 @@
 //!   unnest(a) WITH ORDINALITY AS t (x, n)   (SELECT x, row_number() OVER () AS n FROM unnest(a) AS t (x)) AS t (x, n)
 //!   t, unnest(t.a) AS u (x)                 t, LATERAL (SELECT unnest(t.a) AS c0) AS u (x)
 //!   generate_series(1, $1) AS g             (SELECT unnest(generate_series(1, CAST($1 AS BIGINT))) AS value) AS g
+//!   generate_series(1, 3) AS n              generate_series(1, 3) AS n (n), if a column is missing otherwise
 //! ```
 //!
 //! The planner evaluates a function in FROM while it plans, before parameters have values. An array has a bounded
@@ -11,9 +12,11 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, SetExpr, Statement,
-    TableAlias, TableFactor, Value, Visit, Visitor,
+    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SetExpr,
+    Statement, TableAlias, TableAliasColumnDef, TableFactor, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -21,6 +24,9 @@ use super::dialect::POSTGRES;
 use super::identifier::quote;
 use super::shown_names::folded;
 use crate::error::SqlError;
+
+/// Functions of one column that the planner knows in FROM.
+const SERIES: [&str; 3] = ["generate_series", "range", "unnest"];
 
 /// A function in FROM in the planner's form; `None` if it stays as it is.
 ///
@@ -39,6 +45,51 @@ pub(super) fn adapted(table: &TableFactor) -> Result<Option<TableFactor>, SqlErr
             .with_hint("unnest(..) in a select list has a row for each element"));
     }
     Ok(series_of_parameters(table))
+}
+
+/// Names the column of each function of one column in FROM by the alias of the function, or by the function itself;
+/// returns false if there is none. The planner's own name of the column is `value`, which users may have taken over.
+pub fn name_function_columns(statement: &mut PlannerStatement) -> bool {
+    let mut naming = FunctionColumns { is_changed: false };
+    if let PlannerStatement::Statement(tree) = statement {
+        let _nothing_breaks = tree.visit(&mut naming);
+    }
+    naming.is_changed
+}
+
+struct FunctionColumns {
+    is_changed: bool,
+}
+
+impl VisitorMut for FunctionColumns {
+    type Break = ();
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        let (alias, function) = match table {
+            TableFactor::UNNEST { alias, array_exprs, .. } if array_exprs.len() == 1 => {
+                (alias, "unnest".to_owned())
+            }
+            TableFactor::Table { name, args: Some(_), alias, .. }
+            | TableFactor::Function { name, alias, .. } => {
+                let function = last(name).filter(|name| SERIES.contains(&name.as_str()));
+                let Some(function) = function else { return ControlFlow::Continue(()) };
+                (alias, function)
+            }
+            _ => return ControlFlow::Continue(()),
+        };
+        let alias = alias.get_or_insert_with(|| TableAlias {
+            explicit: true,
+            name: Ident::with_quote('"', function),
+            columns: Vec::new(),
+            at: None,
+        });
+        if alias.columns.is_empty() {
+            let name = alias.name.clone();
+            alias.columns.push(TableAliasColumnDef { name, data_type: None });
+            self.is_changed = true;
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 fn with_ordinality(table: &TableFactor) -> bool {
@@ -228,4 +279,44 @@ fn factor_of(text: &str) -> Option<TableFactor> {
     let Statement::Query(query) = statement else { return None };
     let SetExpr::Select(select) = *query.body else { return None };
     select.from.into_iter().next().map(|item| item.relation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_function_columns;
+    use crate::{Statement, parse};
+
+    fn written(sql: &str) -> (bool, String) {
+        let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };
+        let is_changed = name_function_columns(&mut query.statement);
+        (is_changed, query.statement.to_string())
+    }
+
+    #[test]
+    fn columns_of_functions_have_the_name_of_the_alias() {
+        for (sql, expected) in [
+            (
+                "SELECT n FROM generate_series(1, 3) AS n",
+                "SELECT n FROM generate_series(1, 3) AS n (n)",
+            ),
+            (
+                "SELECT (SELECT max(e) FROM unnest(ARRAY[1, 2]) AS e) FROM t",
+                "SELECT (SELECT max(e) FROM UNNEST(ARRAY[1, 2]) AS e (e)) FROM t",
+            ),
+            (
+                "SELECT generate_series FROM generate_series(1, 3)",
+                "SELECT generate_series FROM generate_series(1, 3) AS \"generate_series\" (\"generate_series\")",
+            ),
+        ] {
+            assert_eq!(written(sql), (true, expected.to_owned()));
+        }
+        for sql in [
+            "SELECT x FROM generate_series(1, 3) AS g (x)",
+            "SELECT * FROM elsewhere(1) AS e",
+            "SELECT a, b FROM UNNEST(ARRAY[1], ARRAY[2]) AS u",
+            "SELECT k FROM t AS u",
+        ] {
+            assert_eq!(written(sql), (false, sql.to_owned()));
+        }
+    }
 }

@@ -105,6 +105,7 @@ mod weight;
 use partita_worker::error;
 
 pub use collations::drop_collations;
+pub use from_functions::name_function_columns;
 pub use given_names::give_names;
 pub use like::LikeSource;
 pub use new_table::rename_sequence;

@@ -31,8 +31,9 @@ use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{
-    check_sort_keys, drop_collations, give_names, name_numbered, number_alike, number_hiding,
-    order_aggregates, rename_tables, tell_sort_columns, with_shown_names,
+    check_sort_keys, drop_collations, give_names, name_function_columns, name_numbered,
+    number_alike, number_hiding, order_aggregates, rename_tables, tell_sort_columns,
+    with_shown_names,
 };
 use partita_worker::{with_bounded_constants, with_bounded_folding};
 use tokio::sync::mpsc;
@@ -635,6 +636,7 @@ async fn planned_with_names(
     let mut ways: Vec<Way> = vec![
         (names_are_alike, number_alike),
         (a_column_is_missing, give_names),
+        (a_column_is_missing, name_function_columns),
         (a_sort_key_is_missing, name_numbered),
         (a_difference_is_negated, turn_differences),
         (a_column_has_no_fields, rename_tables),
