@@ -3,6 +3,8 @@
 //! ```text
 //!   unnest(a) WITH ORDINALITY AS t (x, n)   (SELECT x, row_number() OVER () AS n FROM unnest(a) AS t (x)) AS t (x, n)
 //!   t, unnest(t.a) AS u (x)                 t, LATERAL (SELECT unnest(t.a) AS c0) AS u (x)
+//!   t, unnest(ARRAY[t.n]) AS u (x)          t, LATERAL (SELECT unnest(make_array(t.n)) AS c0) AS u (x)
+//!   t, generate_series(1, t.n) AS g         t, LATERAL (SELECT unnest(generate_series(1, t.n)) AS c0) AS g (g)
 //!   generate_series(1, $1) AS g             (SELECT unnest(generate_series(1, CAST($1 AS BIGINT))) AS value) AS g
 //!   generate_series(1, 3) AS n              generate_series(1, 3) AS n (n), if a column is missing otherwise
 //! ```
@@ -22,6 +24,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::dialect::POSTGRES;
 use super::identifier::quote;
+use super::rewritten::call;
 use super::shown_names::folded;
 use crate::error::SqlError;
 
@@ -39,12 +42,7 @@ pub(super) fn adapted(table: &TableFactor) -> Result<Option<TableFactor>, SqlErr
     if with_ordinality(table) {
         return numbered(table).map(Some);
     }
-    // The planner would not find the columns.
-    if is_lateral(table) && arrays_of(table).is_some() {
-        return Err(SqlError::unsupported("unnest of an expression over columns of another table")
-            .with_hint("unnest(..) in a select list has a row for each element"));
-    }
-    Ok(series_of_parameters(table))
+    Ok(series(table))
 }
 
 /// Names the column of each function of one column in FROM by the alias of the function, or by the function itself;
@@ -145,13 +143,10 @@ fn arrays_of(table: &TableFactor) -> Option<Vec<&Expr>> {
     }
 }
 
-/// The elements of arrays that are columns of the tables before, numbered if the statement says so. `None` if an array is
-/// computed of such columns: the planner does not find these within `unnest`.
+/// The elements of arrays of columns of the tables before, numbered if the statement says so.
 fn elements_of_columns(table: &TableFactor) -> Option<TableFactor> {
     let arrays = arrays_of(table)?;
-    if !is_lateral(table)
-        || arrays.iter().any(|array| finds(*array, is_column) && !is_column(array))
-    {
+    if !is_lateral(table) {
         return None;
     }
     let (TableFactor::UNNEST { with_ordinality, alias, .. }
@@ -160,6 +155,7 @@ fn elements_of_columns(table: &TableFactor) -> Option<TableFactor> {
         return None;
     };
     let with_ordinality = *with_ordinality;
+    let arrays: Vec<Expr> = arrays.into_iter().map(with_calls).collect();
     let names = names(alias.as_ref(), "unnest", arrays.len(), with_ordinality);
     let columns = arrays.iter().enumerate();
     let mut columns: Vec<String> =
@@ -172,6 +168,21 @@ fn elements_of_columns(table: &TableFactor) -> Option<TableFactor> {
         columns.push(format!("unnest(generate_series(1, {longest})) AS n"));
     }
     factor_of(&format!("SELECT * FROM LATERAL (SELECT {}) AS {names}", columns.join(", ")))
+}
+
+/// An array whose literals are calls, in which the planner finds columns of other tables.
+fn with_calls(array: &Expr) -> Expr {
+    let mut array = array.clone();
+    let _: ControlFlow<()> = visit_expressions_mut(&mut array, |part| {
+        if let Expr::Array(literal) = part
+            && literal.elem.iter().any(|element| finds(element, is_column))
+        {
+            let elements = std::mem::take(&mut literal.elem);
+            *part = call("make_array", elements);
+        }
+        ControlFlow::Continue(())
+    });
+    array
 }
 
 /// The name of a function's rows and the names of its columns, `t (x, n)`: those of the alias, and others as PostgreSQL
@@ -196,15 +207,16 @@ fn names(
     format!("{} ({})", quote(&table_name), columns.join(", "))
 }
 
-/// A series with a parameter among its bounds and step.
-fn series_of_parameters(table: &TableFactor) -> Option<TableFactor> {
+/// A series with a parameter, or with columns of the tables before, in its bounds and step.
+fn series(table: &TableFactor) -> Option<TableFactor> {
     let (name, args, alias) = match table {
         TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
         TableFactor::Function { name, args, alias, .. } => (name, args, alias),
         _ => return None,
     };
     let is_series = last(name).is_some_and(|name| name == "generate_series");
-    if !is_series || !args.iter().any(names_a_parameter) {
+    let is_lateral = is_lateral(table);
+    if !is_series || !(is_lateral || args.iter().any(names_a_parameter)) {
         return None;
     }
     let ends = args.iter().map(|arg| match arg {
@@ -213,10 +225,15 @@ fn series_of_parameters(table: &TableFactor) -> Option<TableFactor> {
         }
         arg => arg.to_string(),
     });
-    let ends: Vec<String> = ends.collect();
+    let ends = ends.collect::<Vec<_>>().join(", ");
+    if is_lateral {
+        let names = names(alias.as_ref(), "generate_series", 1, false);
+        return factor_of(&format!(
+            "SELECT * FROM LATERAL (SELECT unnest(generate_series({ends})) AS c0) AS {names}"
+        ));
+    }
     let text = format!(
-        "SELECT * FROM (SELECT unnest(generate_series({})) AS value) AS {}",
-        ends.join(", "),
+        "SELECT * FROM (SELECT unnest(generate_series({ends})) AS value) AS {}",
         alias.as_ref().map_or_else(|| quote("generate_series").into_owned(), shown),
     );
     factor_of(&text)
