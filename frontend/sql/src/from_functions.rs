@@ -5,6 +5,8 @@
 //!   t, unnest(t.a) AS u (x)                 t, LATERAL (SELECT unnest(t.a) AS c0) AS u (x)
 //!   t, unnest(ARRAY[t.n]) AS u (x)          t, LATERAL (SELECT unnest(make_array(t.n)) AS c0) AS u (x)
 //!   t, generate_series(1, t.n) AS g         t, LATERAL (SELECT unnest(generate_series(1, t.n)) AS c0) AS g (g)
+//!   jsonb_array_elements(b) AS e            (SELECT jsonb_array_elements(b) AS c0) AS e (value), and so with other sets
+//!   jsonb_each(b) AS e                      (SELECT c0, jsonb_extract_path(b, c0) AS c1 FROM .. its keys) AS e (key, value)
 //!   generate_series(1, $1) AS g             (SELECT unnest(generate_series(1, CAST($1 AS BIGINT))) AS value) AS g
 //!   generate_series(1, 3) AS n              generate_series(1, 3) AS n (n), if a column is missing otherwise
 //! ```
@@ -16,9 +18,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, SetExpr,
-    Statement, TableAlias, TableAliasColumnDef, TableFactor, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query,
+    SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, Value, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -42,7 +44,7 @@ pub(super) fn adapted(table: &TableFactor) -> Result<Option<TableFactor>, SqlErr
     if with_ordinality(table) {
         return numbered(table).map(Some);
     }
-    Ok(series(table))
+    Ok(series(table).or_else(|| set(table)))
 }
 
 /// Names the column of each function of one column in FROM by the alias of the function, or by the function itself;
@@ -63,6 +65,10 @@ impl VisitorMut for FunctionColumns {
     type Break = ();
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table {
+            self.is_changed |= name_value(subquery, alias);
+            return ControlFlow::Continue(());
+        }
         let (alias, function) = match table {
             TableFactor::UNNEST { alias, array_exprs, .. } if array_exprs.len() == 1 => {
                 (alias, "unnest".to_owned())
@@ -88,6 +94,23 @@ impl VisitorMut for FunctionColumns {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Names the column `value` of a function that was written as a subquery.
+fn name_value(subquery: &Query, alias: &mut TableAlias) -> bool {
+    let SetExpr::Select(select) = subquery.body.as_ref() else { return false };
+    let [SelectItem::ExprWithAlias { alias: item, .. }] = select.projection.as_slice() else {
+        return false;
+    };
+    let is_value = match alias.columns.as_slice() {
+        [] => item.value == "value",
+        [column] => item.value == "c0" && column.name.value == "value",
+        _ => false,
+    };
+    if is_value {
+        alias.columns = vec![TableAliasColumnDef { name: alias.name.clone(), data_type: None }];
+    }
+    is_value
 }
 
 fn with_ordinality(table: &TableFactor) -> bool {
@@ -239,6 +262,56 @@ fn series(table: &TableFactor) -> Option<TableFactor> {
     factor_of(&text)
 }
 
+/// A function of sets that is known in select lists.
+fn set(table: &TableFactor) -> Option<TableFactor> {
+    let (name, args, alias) = match table {
+        TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
+        TableFactor::Function { name, args, alias, .. } => (name, args, alias),
+        _ => return None,
+    };
+    let function = last(name)?;
+    let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+    let args = args.join(", ");
+    let (rows, columns) = match function.as_str() {
+        "json_array_elements"
+        | "jsonb_array_elements"
+        | "json_array_elements_text"
+        | "jsonb_array_elements_text" => {
+            (format!("SELECT {function}({args}) AS c0"), vec![Some("value")])
+        }
+        "json_object_keys"
+        | "jsonb_object_keys"
+        | "regexp_matches"
+        | "regexp_split_to_table"
+        | "string_to_table" => (format!("SELECT {function}({args}) AS c0"), vec![None]),
+        "json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text" => {
+            let (kind, ending) = function.split_once("_each")?;
+            let keys = format!("SELECT {kind}_object_keys({args}) AS c0");
+            let value = format!("{kind}_extract_path{ending}({args}, \"keys of it\".c0)");
+            (
+                format!("SELECT \"keys of it\".c0, {value} AS c1 FROM ({keys}) AS \"keys of it\""),
+                vec![Some("key"), Some("value")],
+            )
+        }
+        _ => return None,
+    };
+    let table_name = alias.as_ref().map_or(function, |alias| folded(&alias.name));
+    let given = alias.iter().flat_map(|alias| &alias.columns).map(|column| folded(&column.name));
+    let defaults = columns.iter().map(|column| column.unwrap_or(&table_name).to_owned());
+    let names: Vec<String> = given
+        .map(Some)
+        .chain(std::iter::repeat(None))
+        .zip(defaults)
+        .map(|(given, default)| quote(&given.unwrap_or(default)).into_owned())
+        .collect();
+    let lateral = if is_lateral(table) { "LATERAL " } else { "" };
+    factor_of(&format!(
+        "SELECT * FROM {lateral}({rows}) AS {} ({})",
+        quote(&table_name),
+        names.join(", ")
+    ))
+}
+
 fn shown(alias: &TableAlias) -> String {
     let columns: Vec<String> = alias.columns.iter().map(ToString::to_string).collect();
     if columns.is_empty() {
@@ -301,6 +374,7 @@ fn factor_of(text: &str) -> Option<TableFactor> {
 #[cfg(test)]
 mod tests {
     use super::name_function_columns;
+    use crate::adapted::adapt;
     use crate::{Statement, parse};
 
     fn written(sql: &str) -> (bool, String) {
@@ -327,6 +401,20 @@ mod tests {
         ] {
             assert_eq!(written(sql), (true, expected.to_owned()));
         }
+        let adapted_name = |sql: &str| {
+            let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else { panic!() };
+            adapt(&mut query.statement).unwrap();
+            let text = query.statement.to_string();
+            (text, name_function_columns(&mut query.statement), query.statement.to_string())
+        };
+        let (adapted, is_changed, renamed) =
+            adapted_name("SELECT e FROM t, jsonb_array_elements(t.b) AS e");
+        assert!(adapted.contains(" AS c0) AS e (value)"), "{adapted}");
+        assert!(is_changed && renamed.contains(" AS c0) AS e (e)"), "{renamed}");
+        let (adapted, is_changed, _) =
+            adapted_name("SELECT k, v FROM jsonb_each_text('{}') AS e (k, v)");
+        assert!(adapted.contains(" AS e (k, v)") && !is_changed, "{adapted}");
+        assert!(!adapted.contains("LATERAL"), "{adapted}");
         for sql in [
             "SELECT x FROM generate_series(1, 3) AS g (x)",
             "SELECT * FROM elsewhere(1) AS e",
