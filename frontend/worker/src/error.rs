@@ -536,7 +536,11 @@ fn from_plan(message: String) -> SqlError {
     }
     let sqlstate = if contains("SELECT DISTINCT ON expressions must match") {
         INVALID_COLUMN_REFERENCE
-    } else if contains("must be in GROUP BY") || contains("must appear in the GROUP BY") {
+    } else if contains("must be in GROUP BY")
+        || contains("must appear in the GROUP BY")
+        || contains("ggregate function calls cannot be nested")
+        || contains("ggregate functions are not allowed in")
+    {
         "42803"
     } else if contains("No function matches") || contains("table function '") {
         UNDEFINED_FUNCTION
@@ -563,6 +567,10 @@ fn from_execution(message: String) -> SqlError {
     }
     if contains("Error parsing timestamp") {
         return SqlError::new(INVALID_DATETIME, message);
+    }
+    if contains("Scalar subquery returned more than one row") {
+        let message = "more than one row returned by a subquery used as an expression";
+        return SqlError::new("21000", message);
     }
     if contains("verflow") {
         return SqlError::new(NUMERIC_OUT_OF_RANGE, message);
