@@ -57,6 +57,7 @@ pub mod merged;
 mod new_placement;
 mod new_table;
 pub mod notice;
+mod null_tests;
 mod options;
 mod ordered_aggregates;
 mod org_statement;
