@@ -146,8 +146,8 @@ impl Resolved<'_> {
     /// The keys that a name stands for.
     fn keys(&self, expr: &Expr) -> Option<Vec<Expr>> {
         let columns = self.columns.get(marked(expr, KEYS)?)?;
-        let named = |name: &String| Expr::Identifier(Ident::with_quote('"', name));
-        Some(columns.keys.iter().map(named).collect())
+        let identifier = |name: &String| Expr::Identifier(Ident::with_quote('"', name));
+        Some(columns.keys.iter().map(identifier).collect())
     }
 
     fn with_keys(&self, list: &mut Vec<Expr>) {
@@ -373,7 +373,7 @@ struct Aligned {
 
 impl Aligned {
     fn of(arguments: &[&Expr], number: usize) -> Result<Self, SqlError> {
-        let [width, origin, fill, keys, listed @ ..] = arguments else {
+        let [width, origin, fill, keys, expressions @ ..] = arguments else {
             return Err(SqlError::syntax("syntax error in ALIGN"));
         };
         let origin = match origin {
@@ -388,7 +388,7 @@ impl Aligned {
             origin => Some(format!("CAST({origin} AS TIMESTAMP(9))")),
         };
         let is_listed = matches!(keys, Expr::Identifier(name) if name.value == LISTED);
-        let keys = is_listed.then(|| keys_of(listed));
+        let keys = is_listed.then(|| keys_of(expressions));
         Ok(Self {
             number,
             width: width_of(width, "ALIGN")?,
@@ -443,7 +443,7 @@ impl Aligned {
                 count += 1;
                 let number = self.numbered(call, range);
                 match parsed_expression(&self.filled(number, fill.as_ref())) {
-                    Ok(filled) => *part = Expr::Nested(Box::new(filled)),
+                    Ok(expression) => *part = Expr::Nested(Box::new(expression)),
                     Err(unreadable) => error = Some(unreadable),
                 }
             }
@@ -724,9 +724,9 @@ impl VisitorMut for Outer<'_> {
 }
 
 /// The keys that BY lists; constants make no groups.
-fn keys_of(listed: &[&Expr]) -> Vec<Key> {
+fn keys_of(expressions: &[&Expr]) -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
-    for expr in listed {
+    for expr in expressions {
         let column = match expr {
             Expr::Value(_) => continue,
             Expr::Identifier(name) => Some(folded(name)),

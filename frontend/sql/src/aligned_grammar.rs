@@ -258,18 +258,18 @@ impl Ranged {
 
 impl Clause {
     fn write(&self, words: &Words<'_>, edits: &mut Edits) {
-        let listed = |range: &Range<usize>| {
+        let tokens_of = |range: &Range<usize>| {
             range.clone().filter_map(|at| words.token(at).cloned()).collect::<Vec<_>>()
         };
         let mut call = vec![Token::make_keyword("GROUP"), Token::make_keyword("BY")];
         call.extend([quoted(ALIGNED_BY), Token::LParen]);
-        call.extend(listed(&self.width));
+        call.extend(tokens_of(&self.width));
         call.push(Token::Comma);
-        call.extend(self.origin.as_ref().map_or_else(|| vec![quoted(CALENDAR)], listed));
+        call.extend(self.origin.as_ref().map_or_else(|| vec![quoted(CALENDAR)], tokens_of));
         call.push(Token::Comma);
-        call.extend(self.fill.as_ref().map_or_else(|| vec![quoted(NOTHING)], listed));
+        call.extend(self.fill.as_ref().map_or_else(|| vec![quoted(NOTHING)], tokens_of));
         call.push(Token::Comma);
-        match self.keys.as_ref().map(listed) {
+        match self.keys.as_ref().map(tokens_of) {
             None => call.push(quoted(OF_TABLE)),
             Some(keys) => {
                 call.push(quoted(LISTED));

@@ -296,13 +296,14 @@ fn set(table: &TableFactor) -> Option<TableFactor> {
         _ => return None,
     };
     let table_name = alias.as_ref().map_or(function, |alias| folded(&alias.name));
-    let given = alias.iter().flat_map(|alias| &alias.columns).map(|column| folded(&column.name));
+    let alias_names =
+        alias.iter().flat_map(|alias| &alias.columns).map(|column| folded(&column.name));
     let defaults = columns.iter().map(|column| column.unwrap_or(&table_name).to_owned());
-    let names: Vec<String> = given
+    let names: Vec<String> = alias_names
         .map(Some)
         .chain(std::iter::repeat(None))
         .zip(defaults)
-        .map(|(given, default)| quote(&given.unwrap_or(default)).into_owned())
+        .map(|(name, default)| quote(&name.unwrap_or(default)).into_owned())
         .collect();
     let lateral = if is_lateral(table) { "LATERAL " } else { "" };
     factor_of(&format!(
