@@ -99,11 +99,13 @@ impl VisitorMut for FunctionColumns {
 /// Names the column `value` of a function that was written as a subquery.
 fn name_value(subquery: &Query, alias: &mut TableAlias) -> bool {
     let SetExpr::Select(select) = subquery.body.as_ref() else { return false };
-    let [SelectItem::ExprWithAlias { alias: item, .. }] = select.projection.as_slice() else {
+    let [SelectItem::ExprWithAlias { expr, alias: item }] = select.projection.as_slice() else {
         return false;
     };
+    let is_series = matches!(expr, Expr::Function(function)
+        if last(&function.name).as_deref() == Some("unnest"));
     let is_value = match alias.columns.as_slice() {
-        [] => item.value == "value",
+        [] => item.value == "value" && is_series,
         [column] => item.value == "c0" && column.name.value == "value",
         _ => false,
     };
