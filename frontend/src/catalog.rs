@@ -261,11 +261,12 @@ impl SchemaProvider for Tables {
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let catalog = self.scope.catalog();
         if let Some(name) = name.strip_suffix(SUPPLIED) {
-            let table = catalog.table(&self.database, name);
-            return Ok(table.map(|table| {
-                let supplied = SuppliedTable::new(table.schema.shown_arrow());
-                Arc::new(supplied) as Arc<dyn TableProvider>
-            }));
+            let columns = match self.scope.temporary(&self.database, name) {
+                Some(temporary) => Some(temporary.table().schema.shown_arrow()),
+                None => catalog.table(&self.database, name).map(|t| t.schema.shown_arrow()),
+            };
+            return Ok(columns
+                .map(|columns| Arc::new(SuppliedTable::new(columns)) as Arc<dyn TableProvider>));
         }
         let (name, with_hidden) = match name.strip_suffix(WITH_HIDDEN) {
             Some(name) => (name, true),

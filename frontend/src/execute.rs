@@ -32,6 +32,7 @@ mod set;
 mod show;
 pub(crate) mod tasks;
 mod temporary;
+mod temporary_rows;
 mod update;
 mod view_plans;
 mod views;

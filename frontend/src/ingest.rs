@@ -153,6 +153,12 @@ impl Frontend {
         reads: &Arc<Reads>,
         cause: impl FnOnce() -> Cause + Send,
     ) -> Result<(), SqlError> {
+        if let Some(temporary) = self.temporary().get(table.id) {
+            return match kind {
+                WriteKind::Put => temporary.store(&completed.rows),
+                WriteKind::Delete => temporary.change(&[completed.rows], &[]),
+            };
+        }
         check_no_copy(&self.catalog(), table)?;
         reads.sent(completed.rows.num_rows());
         self.blame().wrote(table, plan, &completed.rows, cause);

@@ -96,10 +96,9 @@ impl Session {
             returned = round.returned.take();
             let plan = ran.map_err(|error| after(error, updated, action.verb()))?;
             if round.is_complete() {
-                let metrics = self.frontend().view().metrics();
                 match action {
-                    Action::Update => metrics.rows_written.add(updated),
-                    Action::Delete => metrics.rows_deleted.add(updated),
+                    Action::Update => self.count_written(&table, updated),
+                    Action::Delete => self.frontend().view().metrics().rows_deleted.add(updated),
                 }
                 let output = match (returned, &update.returning) {
                     (Some(rows), Some(returning)) => {
@@ -139,9 +138,7 @@ impl Session {
         pending: Option<Pending>,
         rows_max: usize,
     ) -> Result<Round<'a>, SqlError> {
-        let view = self.frontend().view();
-        let table = view.newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
-        let plan = view.plan(self.frontend().state(), &table)?;
+        let (table, plan) = self.changing(table)?;
         let reads = Reads::new(table.schema.version, rows_max);
         Round::new(update, permit, (table, plan), pending, reads)
     }
@@ -171,6 +168,11 @@ impl Session {
             ..Target::default()
         };
         let mut running = self.start(&source, target).await?;
+        if let Some(temporary) = self.frontend().temporary().get(table.id) {
+            let stream = &mut running.stream;
+            self.change_temporary(round, &temporary, &columns, stream).await?;
+            return Ok(running.plan);
+        }
         while let Some(batch) = running.stream.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {
