@@ -295,13 +295,16 @@ impl State {
         if visible.filter(|candidate| candidate.former == Some(former)).count() != 1 {
             return Err(format!("table {former} is the former table of several tables"));
         }
+        // A column that one of both lacks was dropped, or has been added since.
         let stranger = record.schema.columns.iter().find(|column| {
-            table.schema.column(&column.name).map(|counterpart| counterpart.column_type)
-                != Some(column.column_type)
+            table.schema.column_by_id(column.id).is_some_and(|counterpart| {
+                (&counterpart.storage_name, counterpart.column_type)
+                    != (&column.storage_name, column.column_type)
+            })
         });
         match stranger {
             Some(column) => {
-                Err(format!("column \"{}\" of its former table has another type", column.name))
+                Err(format!("column \"{}\" of its former table is another one", column.name))
             }
             None => Ok(()),
         }

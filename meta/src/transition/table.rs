@@ -321,14 +321,16 @@ pub(super) fn alter_table(
             draft.tell_altered(copy, altered);
         }
     }
-    // Options and indexes of a table hold for the rows of its former table too.
+    // The columns, options and indexes of a table hold for the rows of its former table too.
     if let Some(former) = former(state, table)
-        && let Some(schema) = schema_of_former(former, change)
+        && let Some(altered) = altered_former(table, former, change)?
     {
+        view::check_change(state, former, change)?;
         if let Some(busy) = in_change(state, former) {
             return Ok(busy);
         }
-        draft.tell(TableRecord::clone(former), schema);
+        check_published(state, former, &altered.schema)?;
+        draft.tell_altered(former, altered);
     }
     // The sequence of a column goes with it.
     if let TableChange::DropColumn(name) = change
@@ -354,20 +356,27 @@ impl Draft<'_> {
     }
 }
 
-/// Schema of a former table after a change of its successor; `None` if it stays the same.
-fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableSchema> {
-    match change {
+/// The columns of a former table after a change of `table`, its successor; `None` if they stay the same.
+///
+/// # Errors
+/// As [`altered`], for a column that the former table has too.
+fn altered_former(
+    table: &TableRecord,
+    former: &TableRecord,
+    change: &TableChange,
+) -> Result<Option<Altered>, Error> {
+    let name = match change {
         TableChange::SetOptions(options) => {
-            Some(TableSchema { options: options.clone(), ..next_version(&former.schema) })
+            let schema = TableSchema { options: options.clone(), ..next_version(&former.schema) };
+            let dropped_names = former.dropped_names.clone();
+            return Ok(Some(Altered { schema, dropped_names }));
         }
-        // The column may have been added or renamed since, or another one may have the name: then the former table is
-        // read without the index.
+        // The column may have been added since: then the former table is read without the index.
         TableChange::SetIndex { .. } | TableChange::DropIndex { .. } => {
-            altered(former, change).ok().flatten().map(|altered| altered.schema)
+            return Ok(altered(former, change).ok().flatten());
         }
+        TableChange::DropColumn(name) | TableChange::RenameColumn { from: name, .. } => name,
         TableChange::AddColumns { .. }
-        | TableChange::DropColumn(_)
-        | TableChange::RenameColumn { .. }
         | TableChange::SetDefault { .. }
         | TableChange::SetView { .. }
         | TableChange::SetComment { .. }
@@ -375,8 +384,16 @@ fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableS
         | TableChange::AddCheck(_)
         | TableChange::DropCheck(_)
         | TableChange::Rename(_)
-        | TableChange::Repartition { .. } => None,
+        | TableChange::Repartition { .. } => return Ok(None),
+    };
+    let column = table.schema.column(name);
+    if column.is_none_or(|column| former.schema.column_by_id(column.id).is_none()) {
+        return Ok(None);
     }
+    // A constraint that was dropped since does not keep a column.
+    let mut schema = TableSchema::clone(&former.schema);
+    schema.checks.retain(|check| table.schema.checks.contains(check));
+    altered(&TableRecord { schema: Arc::new(schema), ..former.clone() }, change)
 }
 
 /// Renames a table. Nodes know tables by id, so no node gets an order.
