@@ -24,7 +24,7 @@ use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion};
 use partita_proto::measure::PartitionMeasures;
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
-use partita_proto::schema::TableSchema;
+use partita_proto::schema::{ColumnType, TableSchema};
 use partita_proto::service::{
     ReadFrom, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
 };
@@ -183,9 +183,15 @@ impl Replica {
         let config = self.partition.config();
         for field in rows.schema_ref().fields() {
             let column = config.schema.columns.iter().find(|c| c.storage_name == *field.name());
-            if let Some(column) = column
-                && column.column_type.arrow() != *field.data_type()
-            {
+            let Some(column) = column else { continue };
+            let row_type = ColumnType::from_arrow(field.data_type())
+                .filter(|row_type| row_type.arrow() == *field.data_type());
+            // A field may have got a wider type that the sender does not know yet.
+            let is_field = !config.schema.is_key(column.id);
+            let fits = row_type.is_some_and(|row_type| {
+                row_type == column.column_type || is_field && row_type.widens_to(column.column_type)
+            });
+            if !fits {
                 return Err(Error::InvalidInput(format!(
                     "column \"{}\" is of type {} but the rows have type {}",
                     column.name,

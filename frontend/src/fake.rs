@@ -321,6 +321,10 @@ impl Fake {
                     .filter(|c| c.name == old_name)
                     .for_each(|c| c.name.clone_from(&new_name));
             }
+            TableChange::SetType { column, column_type, length } => {
+                let matching = schema.columns.iter_mut().filter(|c| c.name == column);
+                matching.for_each(|c| (c.column_type, c.length) = (column_type, length));
+            }
             TableChange::SetDefault { column, default } => {
                 let matching = schema.columns.iter_mut().filter(|c| c.name == column);
                 matching.for_each(|c| c.default.clone_from(&default));

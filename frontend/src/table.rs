@@ -28,7 +28,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    Column as PhysicalColumn, Literal as PhysicalLiteral,
+    CastExpr, Column as PhysicalColumn, Literal as PhysicalLiteral,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -433,7 +433,7 @@ impl PartitionedTable {
         let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();
         let own_columns = &self.table.schema.columns;
         for field in reader_schema.fields() {
-            // Columns have one id in both tables; while one is renamed, they may have two names.
+            // Columns have one id in both tables; while one is renamed, it may have two names.
             let column = reader.table.schema.column(field.name());
             let position = column.and_then(|column| {
                 own_columns.iter().position(|own_column| own_column.id == column.id)
@@ -441,8 +441,16 @@ impl PartitionedTable {
             let expr: Arc<dyn PhysicalExpr> = match position {
                 Some(position) => {
                     positions.push(position);
-                    let name = &own_columns[position].name;
-                    Arc::new(PhysicalColumn::new(name, positions.len() - 1))
+                    let own_column = &own_columns[position];
+                    let value = PhysicalColumn::new(&own_column.name, positions.len() - 1);
+                    // While it gets a wider type, it may have two types.
+                    match own_column.column_type.arrow() == *field.data_type() {
+                        true => Arc::new(value),
+                        false => {
+                            let data_type = field.data_type().clone();
+                            Arc::new(CastExpr::new(Arc::new(value), data_type, None))
+                        }
+                    }
                 }
                 None => {
                     let value = column.map(missing).transpose()?;

@@ -1,8 +1,8 @@
 //! Computes a table's schema after a change. Pure; the same verdict on every replica.
 //!
 //! Invariants:
-//! - rows that are stored stay readable: types never change; in older rows a new column is NULL or has a value, and
-//!   a new tag is NULL in the key;
+//! - rows that are stored stay readable: a type becomes only one of which all its values are values; in older rows a new
+//!   column is NULL or has a value, and a new tag is NULL in the key;
 //! - a storage name that any column of the table ever had is never given to another column;
 //! - a column that decides where a row is placed (key, placement) is never dropped.
 
@@ -12,8 +12,9 @@ use partita_proto::error::Error;
 use partita_proto::id::ColumnId;
 use partita_proto::index::{Index, IndexKind};
 use partita_proto::placement::Placement;
+use partita_proto::retype::check_type_change;
 use partita_proto::schema::{
-    Column, MergeMode, Semantic, TableOptions, TableSchema, validate_name,
+    Column, ColumnType, MergeMode, Semantic, TableOptions, TableSchema, TextLength, validate_name,
 };
 use partita_proto::service::TableChange;
 use partita_proto::stored_view::ViewDefinition;
@@ -53,6 +54,9 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         }
         TableChange::RenameColumn { from: old_name, to: new_name } => {
             rename_column(&mut schema, old_name, new_name)?
+        }
+        TableChange::SetType { column, column_type, length } => {
+            set_type(&mut schema, &table.placement, column, (*column_type, *length))?
         }
         TableChange::SetDefault { column, default } => {
             set_default(&mut schema, column, default.as_deref())?
@@ -278,6 +282,26 @@ fn refuse_if_used(schema: &TableSchema, name: &str, change: &str) -> Result<(), 
             user.name
         ))),
     }
+}
+
+fn set_type(
+    schema: &mut TableSchema,
+    placement: &Placement,
+    name: &str,
+    (column_type, length): (ColumnType, Option<TextLength>),
+) -> Result<bool, Error> {
+    let index = position(schema, name)?;
+    let column = &schema.columns[index];
+    if (column.column_type, column.length) == (column_type, length) {
+        return Ok(false);
+    }
+    check_type_change(schema, placement, column, (column_type, length))?;
+    if column.column_type != column_type {
+        refuse_if_used(schema, name, "given another type")?;
+    }
+    let column = &mut schema.columns[index];
+    (column.column_type, column.length) = (column_type, length);
+    Ok(true)
 }
 
 fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> Result<bool, Error> {

@@ -52,6 +52,7 @@ pub mod probe;
 pub mod range;
 pub mod reshape;
 pub mod retention;
+pub mod retype;
 pub mod route;
 pub mod rule;
 #[cfg(test)]

@@ -36,7 +36,7 @@ use crate::placement::Placement;
 use crate::probe::Probe;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
-use crate::schema::{Check, Column, TableOptions, TableSchema};
+use crate::schema::{Check, Column, ColumnType, TableOptions, TableSchema, TextLength};
 use crate::sequence::{SequenceChange, TableSequence};
 use crate::stored_view::ViewDefinition;
 use crate::task::TaskChange;
@@ -571,6 +571,15 @@ pub enum TableChange {
         from: String,
         /// New name.
         to: String,
+    },
+    /// Gives a column a type of which all stored values are values; see [`crate::retype`].
+    SetType {
+        /// Column name.
+        column: String,
+        /// New type.
+        column_type: ColumnType,
+        /// New maximum length of texts; `None`: no limit.
+        length: Option<TextLength>,
     },
     /// Sets or drops a column's default.
     SetDefault {

@@ -94,6 +94,7 @@ pub mod task_grammar;
 pub mod task_statement;
 mod token_statement;
 mod tokens;
+mod type_change;
 mod types;
 mod unique_names;
 mod update_grammar;

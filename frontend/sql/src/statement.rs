@@ -842,6 +842,21 @@ pub enum ColumnPlace {
     After(String),
 }
 
+/// The new type of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeChange {
+    /// Name of the column.
+    pub column: String,
+    /// The type.
+    pub column_type: ColumnType,
+    /// Of VARCHAR(n) and CHAR(n).
+    pub length: Option<TextLength>,
+    /// Of JSON and JSONB.
+    pub json: Option<JsonType>,
+    /// True for NULL, false for NOT NULL, which do not change.
+    pub nullable: Option<bool>,
+}
+
 /// One change of ALTER TABLE.
 #[derive(Clone, Debug)]
 pub enum AlterChange {
@@ -879,6 +894,8 @@ pub enum AlterChange {
         /// New name.
         to: String,
     },
+    /// ALTER COLUMN ... TYPE, or MODIFY COLUMN.
+    SetType(Box<TypeChange>),
     /// ALTER COLUMN ... SET DEFAULT or DROP DEFAULT.
     SetDefault {
         /// Name of the column.

@@ -298,8 +298,9 @@ impl State {
         // A column that one of both lacks was dropped, or has been added since.
         let stranger = record.schema.columns.iter().find(|column| {
             table.schema.column_by_id(column.id).is_some_and(|counterpart| {
-                (&counterpart.storage_name, counterpart.column_type)
-                    != (&column.storage_name, column.column_type)
+                let (one_type, other_type) = (counterpart.column_type, column.column_type);
+                counterpart.storage_name != column.storage_name
+                    || !(one_type.widens_to(other_type) || other_type.widens_to(one_type))
             })
         });
         match stranger {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
 use partita_proto::index::{Backend, Blooms, Fulltext, Index, IndexKind, IndexOptions};
 use partita_proto::range::TypedRange;
+use partita_proto::route::hash_cuts;
 use partita_proto::rule::{Comparison, Rule};
+use partita_proto::schema::{Check, TextLength};
 
 use super::*;
 use crate::catalog::Work;
@@ -746,4 +748,71 @@ fn a_column_moves_in_the_order_of_sql_only() {
     assert_eq!(world.table("t").schema.key, key);
     assert!(world.change(place("a", Some("a"))).is_err());
     assert!(world.change(place("a", Some("nothing"))).is_err());
+}
+
+#[test]
+fn a_type_becomes_a_wider_one_and_no_other() {
+    let mut world = World::new();
+    world.done(create(new_table("t"))).unwrap();
+    let of_type = |name: &str, column_type| column(name, column_type, Semantic::Field);
+    let added = vec![of_type("n", ColumnType::Int32), of_type("s", ColumnType::String)];
+    world.done(alter("t", add(added))).unwrap();
+    let set = |column: &str, column_type, length| {
+        let column = column.to_owned();
+        alter("t", TableChange::SetType { column, column_type, length })
+    };
+    let found = |world: &World| world.table("t").schema.column("n").unwrap().clone();
+    let before = found(&world);
+    assert!(world.done(set("n", ColumnType::Int64, None)).unwrap());
+    assert_eq!(found(&world), Column { column_type: ColumnType::Int64, ..before });
+    assert!(!world.done(set("n", ColumnType::Int64, None)).unwrap());
+    let key = world.table("t").schema.key_columns().next().unwrap().clone();
+    let short = Some(TextLength { characters: 9, fixed: false });
+    for refused in [
+        set("n", ColumnType::Int32, None),
+        set("n", ColumnType::Float64, None),
+        set("s", ColumnType::String, short),
+        set("s", ColumnType::Binary, None),
+        set(&key.name, ColumnType::Binary, None),
+    ] {
+        match world.change(refused) {
+            Err(Error::Query { sqlstate, hint: Some(hint), .. }) => {
+                assert_eq!(sqlstate, "0A000");
+                assert!(hint.contains("CREATE TABLE") && hint.contains("CAST("), "{hint}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(world.change(set("nothing", ColumnType::Int64, None)).is_err());
+}
+
+#[test]
+fn a_type_stays_that_a_constraint_or_the_placement_depends_on() {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    table.schema.options.append_mode = true;
+    world.done(create(table)).unwrap();
+    let int = |name: &str| column(name, ColumnType::Int32, Semantic::Field);
+    world.done(alter("t", add(vec![int("n"), int("m"), int("o")]))).unwrap();
+    let check = Check { name: "positive".to_owned(), expression: "n > 0".to_owned() };
+    world.done(alter("t", TableChange::AddCheck(check))).unwrap();
+    let widen = |column: &str| {
+        let (column, column_type) = (column.to_owned(), ColumnType::Int64);
+        alter("t", TableChange::SetType { column, column_type, length: None })
+    };
+    assert!(invalid(world.change(widen("n"))).contains("positive"));
+    let placed_by = world.table("t").schema.column("m").unwrap().id;
+    let placement = Placement::Hash { columns: vec![placed_by] };
+    let repartition = TableChange::Repartition { placement, cuts: hash_cuts(4) };
+    world.done(alter("t", repartition)).unwrap();
+    let refused = world.change(widen("m")).unwrap_err().to_string();
+    assert!(refused.contains("partition column"), "{refused}");
+    // Rows from before the new placement are read in the wider type too.
+    let Reply::Changed { steps } = world.change(widen("o")).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 2);
+    world.settle();
+    for name in ["t", "t$former"] {
+        let column_type = world.table(name).schema.column("o").unwrap().column_type;
+        assert_eq!(column_type, ColumnType::Int64, "{name}");
+    }
 }

@@ -20,8 +20,9 @@
 //! Invariants (see [`State::check`]):
 //! - only append-only tables have a former table: otherwise two versions of a row could lie in both;
 //! - a table has at most one former table, and is the former table of at most one other, never both;
-//! - columns with one id are the same column in both. The former table gets no columns; those that are dropped or
-//!   renamed are so in both, by one step: in between they may have another name in one of the tables, or be in one only.
+//! - columns with one id are the same column in both. The former table gets no columns; those that are dropped, renamed
+//!   or given a wider type are so in both, by one step: in between they may have another name or type in one of the
+//!   tables, or be in one only.
 
 use std::sync::Arc;
 

@@ -375,7 +375,9 @@ fn altered_former(
         TableChange::SetIndex { .. } | TableChange::DropIndex { .. } => {
             return Ok(altered(former, change).ok().flatten());
         }
-        TableChange::DropColumn(name) | TableChange::RenameColumn { from: name, .. } => name,
+        TableChange::DropColumn(name)
+        | TableChange::RenameColumn { from: name, .. }
+        | TableChange::SetType { column: name, .. } => name,
         TableChange::AddColumns { .. }
         | TableChange::SetDefault { .. }
         | TableChange::SetView { .. }

@@ -175,6 +175,11 @@ impl Wire for TableChange {
                     to: new_name.clone(),
                 })
             }
+            Self::SetType { column, column_type, length } => Kind::SetType(pb::SetType {
+                column: column.clone(),
+                column_type: Some(column_type.to_wire()),
+                length: length.as_ref().map(Wire::to_wire),
+            }),
             Self::SetDefault { column, default } => Kind::SetDefault(pb::SetDefault {
                 column: column.clone(),
                 default: default.clone(),
@@ -219,6 +224,11 @@ impl Wire for TableChange {
             }
             Kind::DropColumn(name) => Self::DropColumn(name),
             Kind::RenameColumn(rename) => Self::RenameColumn { from: rename.from, to: rename.to },
+            Kind::SetType(set) => Self::SetType {
+                column: set.column,
+                column_type: required(set.column_type, "column type")?,
+                length: set.length.map(Wire::from_wire).transpose()?,
+            },
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
             Kind::Rename(name) => Self::Rename(name),

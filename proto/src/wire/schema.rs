@@ -138,6 +138,18 @@ impl Wire for ColumnType {
     }
 }
 
+impl Wire for TextLength {
+    type Message = pb::TextLength;
+
+    fn to_wire(&self) -> pb::TextLength {
+        pb::TextLength { characters: self.characters, fixed: self.fixed }
+    }
+
+    fn from_wire(message: pb::TextLength) -> Result<Self, Error> {
+        Ok(Self { characters: message.characters, fixed: message.fixed })
+    }
+}
+
 impl Wire for Column {
     type Message = pb::Column;
 
@@ -158,10 +170,7 @@ impl Wire for Column {
             generated: self.generated.clone(),
             comment: self.comment.clone(),
             missing: self.missing.as_ref().map(Wire::to_wire),
-            length: self.length.map(|length| pb::TextLength {
-                characters: length.characters,
-                fixed: length.fixed,
-            }),
+            length: self.length.as_ref().map(Wire::to_wire),
             indexes: self.indexes.iter().map(Wire::to_wire).collect(),
             json: match self.json {
                 None => pb::JsonType::Unspecified,
@@ -196,9 +205,7 @@ impl Wire for Column {
             generated: message.generated,
             comment: message.comment,
             missing: message.missing.map(Wire::from_wire).transpose()?,
-            length: message
-                .length
-                .map(|length| TextLength { characters: length.characters, fixed: length.fixed }),
+            length: message.length.map(Wire::from_wire).transpose()?,
             json,
             indexes: all(message.indexes)?,
         })

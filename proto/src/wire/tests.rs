@@ -47,14 +47,17 @@ fn any_value() -> impl Strategy<Value = Value> {
     arbitrary::column_type().prop_flat_map(samples::value)
 }
 
+fn text_length() -> impl Strategy<Value = TextLength> {
+    (any::<u32>(), any::<bool>()).prop_map(|(characters, fixed)| TextLength { characters, fixed })
+}
+
 fn column() -> impl Strategy<Value = Column> {
     let semantic =
         prop_oneof![Just(Semantic::Tag), Just(Semantic::Field), Just(Semantic::TimeIndex)];
     let texts = (name(), name(), option::of(name()), option::of(name()), option::of(name()));
     let types = arbitrary::column_type()
         .prop_flat_map(|column_type| (Just(column_type), option::of(samples::value(column_type))));
-    let length = (any::<u32>(), any::<bool>())
-        .prop_map(|(characters, fixed)| TextLength { characters, fixed });
+    let length = text_length();
     let json = prop_oneof![Just(JsonType::Json), Just(JsonType::Jsonb)];
     let types = (types, option::of(length), option::of(json), vec(index(), 0..3));
     (any::<u32>(), texts, types, any::<bool>(), semantic).prop_map(
@@ -307,6 +310,9 @@ fn change() -> impl Strategy<Value = TableChange> {
             .prop_map(|(column, comment)| TableChange::SetComment { column, comment }),
         (name(), option::of(name()))
             .prop_map(|(column, after)| TableChange::MoveColumn { column, after }),
+        (name(), arbitrary::column_type(), option::of(text_length())).prop_map(
+            |(column, column_type, length)| TableChange::SetType { column, column_type, length }
+        ),
         check().prop_map(TableChange::AddCheck),
         name().prop_map(TableChange::DropCheck),
     ]

@@ -30,7 +30,7 @@ use crate::index::cache::IndexCache;
 use crate::read::indexed::{Answers, GROUP_ROWS_MIN, Segments, group_rows, group_starts};
 use crate::read::questions::Prepared;
 use crate::read::wanted::{BySeries, Wanted};
-use crate::rows::layout::Layout;
+use crate::rows::layout::{Layout, cast_column};
 use crate::sizes::BATCH_ROWS;
 
 /// A selection is sparse if it has less than one of so many rows.
@@ -448,10 +448,16 @@ fn filters(
             // One value in every row: nothing to decode. (If it is outside of the domain, no group is left.)
             continue;
         }
-        let domain = domain.clone();
+        let (domain, field) = (domain.clone(), layout.field(name));
         let mask = projection(footer, std::iter::once(&name.to_owned()));
         filters.push(Box::new(ArrowPredicateFn::new(mask, move |batch: RecordBatch| {
-            domain.mask(batch.column(0).as_ref()).map_err(external)
+            // The file may be older than the type of its column.
+            let values = match &field {
+                Some(field) => cast_column(batch.column(0), field)
+                    .map_err(|error| ArrowError::ExternalError(Box::new(error)))?,
+                None => Arc::clone(batch.column(0)),
+            };
+            domain.mask(values.as_ref()).map_err(external)
         })));
     }
     filters

@@ -186,7 +186,11 @@ impl Layout {
     }
 }
 
-fn cast_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+/// The values of a column in the type of a field.
+///
+/// # Errors
+/// When a value is none of that type.
+pub(crate) fn cast_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     if column.data_type() == field.data_type() {
         return Ok(Arc::clone(column));
     }

@@ -198,11 +198,14 @@ fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Resul
     }
     let fields: Vec<_> =
         layout.columns.fields().iter().filter(|field| is_stored(field.name())).cloned().collect();
-    // Types must be the table's, and every row needs a value of the time index.
+    // Types must be the table's, or those that it had when the write was made; and every row needs a value of the time
+    // index.
     for field in &fields {
         let data_type = schema.field_with_name(field.name())?.data_type();
+        let types =
+            ColumnType::from_arrow(data_type).zip(ColumnType::from_arrow(field.data_type()));
         if data_type != field.data_type()
-            && ColumnType::from_arrow(data_type) != ColumnType::from_arrow(field.data_type())
+            && types.is_none_or(|(row_type, column_type)| !row_type.widens_to(column_type))
         {
             return Err(EngineError::InvalidInput(format!(
                 "column \"{}\" has type {data_type}, expected {}",

@@ -13,6 +13,7 @@ mod split;
 mod together;
 mod transfer;
 mod types;
+mod widened;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
