@@ -142,16 +142,14 @@ mod tests {
             wider_types += 1;
             assert!(!wide.widens_to(narrow), "{narrow:?} {wide:?}");
             let values = values(narrow);
-            let before = array_of(narrow, &values).unwrap();
-            let after: ArrayRef = cast(&before, &wide.arrow()).unwrap();
+            let narrow_array = array_of(narrow, &values).unwrap();
+            let wide_array: ArrayRef = cast(&narrow_array, &wide.arrow()).unwrap();
             for (row, value) in values.iter().enumerate() {
-                assert_eq!(Value::from_array(&after, row).unwrap(), *value, "{narrow:?} {wide:?}");
+                let wide_value = Value::from_array(&wide_array, row).unwrap();
+                assert_eq!(wide_value, *value, "{narrow:?} {wide:?}");
             }
-            assert_eq!(
-                hash64(&[before]).unwrap(),
-                hash64(&[after]).unwrap(),
-                "{narrow:?} {wide:?}"
-            );
+            let hashes = [narrow_array, wide_array].map(|array| hash64(&[array]).unwrap());
+            assert_eq!(hashes[0], hashes[1], "{narrow:?} {wide:?}");
         }
         assert_eq!(wider_types, 14);
         assert!(!ColumnType::Int32.widens_to(ColumnType::Float64));

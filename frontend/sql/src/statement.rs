@@ -847,7 +847,7 @@ pub enum ColumnPlace {
 pub struct TypeChange {
     /// Name of the column.
     pub column: String,
-    /// The type.
+    /// Type that the column gets.
     pub column_type: ColumnType,
     /// Of VARCHAR(n) and CHAR(n).
     pub length: Option<TextLength>,

@@ -761,10 +761,10 @@ fn a_type_becomes_a_wider_one_and_no_other() {
         let column = column.to_owned();
         alter("t", TableChange::SetType { column, column_type, length })
     };
-    let found = |world: &World| world.table("t").schema.column("n").unwrap().clone();
-    let before = found(&world);
+    let column_n = |world: &World| world.table("t").schema.column("n").unwrap().clone();
+    let narrow = column_n(&world);
     assert!(world.done(set("n", ColumnType::Int64, None)).unwrap());
-    assert_eq!(found(&world), Column { column_type: ColumnType::Int64, ..before });
+    assert_eq!(column_n(&world), Column { column_type: ColumnType::Int64, ..narrow });
     assert!(!world.done(set("n", ColumnType::Int64, None)).unwrap());
     let key = world.table("t").schema.key_columns().next().unwrap().clone();
     let short = Some(TextLength { characters: 9, fixed: false });

@@ -213,7 +213,7 @@ fn columns_are_renamed_and_dropped_in_both_tables() {
         let table = world.table(table);
         table.schema.column(name).map(|column| (column.id, column.storage_name.clone()))
     };
-    let before = column(&world, "t", "value");
+    let value = column(&world, "t", "value");
     let Reply::Changed { steps } = world.change(rename("value", "v")).unwrap() else {
         panic!("busy")
     };
@@ -222,7 +222,7 @@ fn columns_are_renamed_and_dropped_in_both_tables() {
     assert_eq!(world.state.check(), Ok(()));
     world.settle();
     for table in ["t", "t$former"] {
-        assert_eq!(column(&world, table, "v"), before);
+        assert_eq!(column(&world, table, "v"), value);
         assert_eq!(column(&world, table, "value"), None);
     }
     // One that was added since is in the new table only.

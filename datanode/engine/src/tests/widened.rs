@@ -80,10 +80,10 @@ async fn check(fixture: &Fixture, expected: &[Row], when: &str) {
     for value in expected.iter().map(|row| &row[1]).filter(|value| !value.is_null()) {
         for comparison in comparisons {
             let domain = Domain::compare(comparison, value.clone());
-            let wanted: Vec<Row> =
+            let matching: Vec<Row> =
                 expected.iter().filter(|row| domain.contains(&row[1])).cloned().collect();
-            let found = fixture.read_where(&NAMES, &[("v", domain.clone())]).await.unwrap();
-            assert_eq!(found, wanted, "{when}: {domain}");
+            let rows = fixture.read_where(&NAMES, &[("v", domain.clone())]).await.unwrap();
+            assert_eq!(rows, matching, "{when}: {domain}");
         }
     }
 }
@@ -105,9 +105,9 @@ async fn widened(Case { narrow, values, wide, later_values }: Case, indexed: boo
     let next = TableSchema { version: SchemaVersion(2), ..schema(wide, indexed) };
     fixture.partition.apply_schema(index, mark(index), Arc::new(next)).unwrap();
     fixture.apply(&[(WriteKind::Put, late_batch)]).unwrap();
-    let later = rows(300, &later_values);
-    fixture.put(&NAMES, &later);
-    let expected = [in_file, in_memory, late, later].concat();
+    let wide_rows = rows(300, &later_values);
+    fixture.put(&NAMES, &wide_rows);
+    let expected = [in_file, in_memory, late, wide_rows].concat();
     let when = format!("{narrow:?} to {wide:?}, indexed: {indexed}");
     check(&fixture, &expected, &format!("{when}, in a file and in memory")).await;
     fixture.flush().await.unwrap();
