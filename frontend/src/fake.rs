@@ -325,6 +325,10 @@ impl Fake {
                 let matching = schema.columns.iter_mut().filter(|c| c.name == column);
                 matching.for_each(|c| (c.column_type, c.length) = (column_type, length));
             }
+            TableChange::DropNotNull(name) => {
+                let matching = schema.columns.iter_mut().filter(|c| c.name == name);
+                matching.for_each(|c| c.nullable = true);
+            }
             TableChange::SetDefault { column, default } => {
                 let matching = schema.columns.iter_mut().filter(|c| c.name == column);
                 matching.for_each(|c| c.default.clone_from(&default));

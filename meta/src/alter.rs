@@ -58,6 +58,7 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         TableChange::SetType { column, column_type, length } => {
             set_type(&mut schema, &table.placement, column, (*column_type, *length))?
         }
+        TableChange::DropNotNull(name) => drop_not_null(&mut schema, name)?,
         TableChange::SetDefault { column, default } => {
             set_default(&mut schema, column, default.as_deref())?
         }
@@ -302,6 +303,19 @@ fn set_type(
     let column = &mut schema.columns[index];
     (column.column_type, column.length) = (column_type, length);
     Ok(true)
+}
+
+fn drop_not_null(schema: &mut TableSchema, name: &str) -> Result<bool, Error> {
+    let index = position(schema, name)?;
+    if schema.is_key(schema.columns[index].id) {
+        return Err(Error::Query {
+            sqlstate: INVALID_TABLE_DEFINITION.to_owned(),
+            message: format!("column \"{name}\" is in a primary key"),
+            hint: None,
+        });
+    }
+    let was_nullable = std::mem::replace(&mut schema.columns[index].nullable, true);
+    Ok(!was_nullable)
 }
 
 fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> Result<bool, Error> {

@@ -581,6 +581,8 @@ pub enum TableChange {
         /// New maximum length of texts; `None`: no limit.
         length: Option<TextLength>,
     },
+    /// Lets a field, by name, be NULL.
+    DropNotNull(String),
     /// Sets or drops a column's default.
     SetDefault {
         /// Column name.

@@ -16,7 +16,7 @@ use super::statement::{
     AlterChange, AlterTable, ColumnDefinition, ColumnPlace, NewPlacement, TableName, TableOption,
 };
 use super::tokens::Tokens;
-use super::type_change::TYPE_HINT;
+use super::type_change::{TYPE_HINT, drop_not_null};
 use crate::error::{SqlError, UNDEFINED_OBJECT};
 use crate::notice::Notice;
 
@@ -306,6 +306,10 @@ impl Tokens<'_> {
             });
             return Ok(());
         }
+        if self.take(&["drop", "not", "null"]) {
+            changes.push(AlterChange::DropNotNull(column));
+            return Ok(());
+        }
         if self.take(&["drop", "default"]) {
             changes.push(AlterChange::SetDefault { column, default: None });
             return Ok(());
@@ -325,7 +329,6 @@ impl Tokens<'_> {
         // Other forms are refused by name.
         for (words, form) in [
             (&["set", "not", "null"][..], "ALTER COLUMN ... SET NOT NULL"),
-            (&["drop", "not", "null"], "ALTER COLUMN ... DROP NOT NULL"),
             (&["unset"], "ALTER COLUMN ... UNSET"),
         ] {
             if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
@@ -432,11 +435,14 @@ impl AlterTable {
                 }
                 AlterChange::SetType(change) => {
                     let existing = known_column(table, &change.column)?;
-                    let set_type = change.to_change(table, existing)?;
+                    let set_type = change.to_changes(table, existing)?;
                     if existing.column_type != change.column_type {
                         check_unnamed(table, &checks, &change.column, "alter type of")?;
                     }
                     changes.extend(set_type);
+                }
+                AlterChange::DropNotNull(column) => {
+                    changes.extend(drop_not_null(known_column(table, column)?, &table.schema)?);
                 }
                 AlterChange::SetDefault { column, default } => {
                     let default = new_default(table, column, default.as_deref())?;

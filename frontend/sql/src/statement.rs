@@ -853,7 +853,7 @@ pub struct TypeChange {
     pub length: Option<TextLength>,
     /// Of JSON and JSONB.
     pub json: Option<JsonType>,
-    /// True for NULL, false for NOT NULL, which do not change.
+    /// True for NULL, false for NOT NULL.
     pub nullable: Option<bool>,
 }
 
@@ -896,6 +896,8 @@ pub enum AlterChange {
     },
     /// ALTER COLUMN ... TYPE, or MODIFY COLUMN.
     SetType(Box<TypeChange>),
+    /// ALTER COLUMN ... DROP NOT NULL, by name.
+    DropNotNull(String),
     /// ALTER COLUMN ... SET DEFAULT or DROP DEFAULT.
     SetDefault {
         /// Name of the column.

@@ -1,4 +1,4 @@
-//! Another type for a column that exists: its grammar, and the change that is sent to meta.
+//! Another type for a column that exists, and the end of its NOT NULL: the grammar, and the changes that are sent to meta.
 //!
 //! ```text
 //! ALTER [COLUMN] column [SET DATA] TYPE type [USING {column | column::type | CAST(column AS type)}]
@@ -11,7 +11,7 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::catalog::Table;
 use partita_proto::retype::check_type_change;
-use partita_proto::schema::Column;
+use partita_proto::schema::{Column, TableSchema};
 use partita_proto::service::TableChange;
 
 use super::statement::TypeChange;
@@ -20,6 +20,8 @@ use super::types::Declared;
 use crate::error::SqlError;
 use crate::notice::Notice;
 
+/// SQLSTATE of a change that does not fit the key.
+const INVALID_TABLE_DEFINITION: &str = "42P16";
 /// Hint of a change of a column's type that is not supported.
 pub(super) const TYPE_HINT: &str = "create a table with the other type by CREATE TABLE, and copy the rows: INSERT INTO new \
                                     SELECT ..., CAST(column AS type) FROM old";
@@ -90,24 +92,28 @@ impl Tokens<'_> {
 }
 
 impl TypeChange {
-    /// The change for meta; `None` if the column has the type.
+    /// The changes for meta; none if the column has the type.
     ///
     /// # Errors
-    /// 0A000 for a type that not all values of the column have, and for another NOT NULL.
-    pub(super) fn to_change(
+    /// 0A000 for a type that not all values of the column have, and for NOT NULL where there was none.
+    pub(super) fn to_changes(
         &self,
         table: &Table,
         existing: &Column,
-    ) -> Result<Option<TableChange>, SqlError> {
-        if self.nullable.is_some_and(|nullable| nullable != existing.nullable) {
-            let verb = if existing.nullable { "SET" } else { "DROP" };
-            return Err(SqlError::unsupported(format!("ALTER COLUMN ... {verb} NOT NULL")));
+    ) -> Result<Vec<TableChange>, SqlError> {
+        let mut changes = Vec::new();
+        match self.nullable {
+            Some(false) if existing.nullable => {
+                return Err(SqlError::unsupported("ALTER COLUMN ... SET NOT NULL"));
+            }
+            Some(true) => changes.extend(drop_not_null(existing, &table.schema)?),
+            Some(false) | None => {}
         }
         let (column_type, length) = (self.column_type, self.length);
         if (column_type, length, self.json)
             == (existing.column_type, existing.length, existing.json)
         {
-            return Ok(None);
+            return Ok(changes);
         }
         if let Some(json) = self.json {
             let (name, old_type) = (&existing.name, existing.type_sql());
@@ -118,6 +124,25 @@ impl TypeChange {
             .with_hint(TYPE_HINT));
         }
         check_type_change(&table.schema, &table.placement, existing, (column_type, length))?;
-        Ok(Some(TableChange::SetType { column: self.column.clone(), column_type, length }))
+        changes.push(TableChange::SetType { column: self.column.clone(), column_type, length });
+        Ok(changes)
     }
+}
+
+/// The change by which a column may be NULL; `None` if it may.
+///
+/// # Errors
+/// 42P16 for a column of the key.
+pub(super) fn drop_not_null(
+    column: &Column,
+    schema: &TableSchema,
+) -> Result<Option<TableChange>, SqlError> {
+    if column.nullable {
+        return Ok(None);
+    }
+    if schema.is_key(column.id) {
+        let message = format!("column \"{}\" is in a primary key", column.name);
+        return Err(SqlError::new(INVALID_TABLE_DEFINITION, message));
+    }
+    Ok(Some(TableChange::DropNotNull(column.name.clone())))
 }

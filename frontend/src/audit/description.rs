@@ -138,6 +138,7 @@ fn table_change(change: &TableChange) -> String {
         TableChange::DropColumn(name) => format!("DROP COLUMN {name}"),
         TableChange::RenameColumn { from, to } => format!("RENAME COLUMN {from} TO {to}"),
         TableChange::SetType { column, .. } => format!("ALTER COLUMN {column} TYPE"),
+        TableChange::DropNotNull(column) => format!("ALTER COLUMN {column} DROP NOT NULL"),
         TableChange::SetDefault { column, default } => {
             let verb = if default.is_some() { "SET" } else { "DROP" };
             format!("ALTER COLUMN {column} {verb} DEFAULT")

@@ -816,3 +816,20 @@ fn a_type_stays_that_a_constraint_or_the_placement_depends_on() {
         assert_eq!(column_type, ColumnType::Int64, "{name}");
     }
 }
+
+#[test]
+fn a_field_may_be_null_from_now_on_and_a_key_may_not() {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    for column in &mut table.schema.columns {
+        column.nullable = false;
+    }
+    world.done(create(table)).unwrap();
+    let change = |name: &str| alter("t", TableChange::DropNotNull(name.to_owned()));
+    assert!(world.done(change("value")).unwrap());
+    assert!(world.table("t").schema.column("value").unwrap().nullable);
+    assert!(!world.done(change("value")).unwrap());
+    let key = world.table("t").schema.key_columns().next().unwrap().name.clone();
+    let refused = world.change(change(&key)).unwrap_err();
+    assert_eq!(refused.sqlstate(), "42P16", "{refused}");
+}

@@ -378,7 +378,9 @@ fn altered_former(
         TableChange::DropColumn(name)
         | TableChange::RenameColumn { from: name, .. }
         | TableChange::SetType { column: name, .. } => name,
+        // The rows of the former table stay as they are.
         TableChange::AddColumns { .. }
+        | TableChange::DropNotNull(_)
         | TableChange::SetDefault { .. }
         | TableChange::SetView { .. }
         | TableChange::SetComment { .. }

@@ -180,6 +180,7 @@ impl Wire for TableChange {
                 column_type: Some(column_type.to_wire()),
                 length: length.as_ref().map(Wire::to_wire),
             }),
+            Self::DropNotNull(column) => Kind::DropNotNull(column.clone()),
             Self::SetDefault { column, default } => Kind::SetDefault(pb::SetDefault {
                 column: column.clone(),
                 default: default.clone(),
@@ -229,6 +230,7 @@ impl Wire for TableChange {
                 column_type: required(set.column_type, "column type")?,
                 length: set.length.map(Wire::from_wire).transpose()?,
             },
+            Kind::DropNotNull(column) => Self::DropNotNull(column),
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
             Kind::Rename(name) => Self::Rename(name),

@@ -313,6 +313,7 @@ fn change() -> impl Strategy<Value = TableChange> {
         (name(), arbitrary::column_type(), option::of(text_length())).prop_map(
             |(column, column_type, length)| TableChange::SetType { column, column_type, length }
         ),
+        name().prop_map(TableChange::DropNotNull),
         check().prop_map(TableChange::AddCheck),
         name().prop_map(TableChange::DropCheck),
     ]

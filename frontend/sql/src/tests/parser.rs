@@ -174,8 +174,15 @@ fn a_changed_type_has_no_other_values_than_those_of_the_column() {
         assert_eq!((change.column.as_str(), change.column_type), ("v", ColumnType::Int64), "{sql}");
         assert_eq!((change.length, change.json, change.nullable), (None, None, nullable), "{sql}");
     }
-    let alter = alter("ALTER TABLE t ALTER a TYPE VARCHAR(9), MODIFY b TEXT, DROP c");
-    assert_eq!(alter.changes.len(), 3);
+    let alter =
+        alter("ALTER TABLE t ALTER a TYPE VARCHAR(9), ALTER b DROP NOT NULL, MODIFY b TEXT");
+    let [AlterChange::SetType(_), AlterChange::DropNotNull(name), AlterChange::SetType(_)] =
+        alter.changes.as_slice()
+    else {
+        panic!("{alter:?}")
+    };
+    assert_eq!(name, "b");
+    refused("ALTER TABLE t ALTER a SET NOT NULL", "0A000", "SET NOT NULL");
 }
 
 #[test]
