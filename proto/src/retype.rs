@@ -2,7 +2,9 @@
 //!
 //! Files, log entries and rows in memory keep the type that they were written with, and are cast when they are read. So a
 //! type may only become one in which each of its values is the same [`Value`](crate::value::Value): this is what
-//! statistics, indexes, hashes and predicates are made of. Keys are encoded by the width of their type, and keep it.
+//! statistics, indexes, hashes and predicates are made of. Keys are encoded by the width of their type, and keep it. Only
+//! the estimate of distinct values, for advice, counts a REAL and the DOUBLE that it became as two until their files are
+//! rewritten.
 
 use crate::error::Error;
 use crate::placement::Placement;

@@ -34,9 +34,9 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("bigserial", "BIGINT and a DEFAULT, or the time index"),
     ("smallserial", "SMALLINT and a DEFAULT, or the time index"),
     ("vector", "BINARY"),
-    ("array", "one column for each member, or one row"),
-    ("struct", "one column for each member"),
-    ("map", "one column for each member"),
+    ("array", "JSONB, or one row for each member"),
+    ("struct", "JSONB, or one column for each member"),
+    ("map", "JSONB, or one row for each member"),
 ];
 
 /// The type of a column, with what distinguishes its texts from others.
@@ -138,7 +138,7 @@ impl Tokens<'_> {
         if matches!(self.peek().token, Token::LBracket) || self.at("array") {
             return Err(self
                 .unsupported("an array as a column")
-                .with_hint("use one column for each member, or one row"));
+                .with_hint("use JSONB, or one row for each member"));
         }
         Ok(Declared { column_type, length, json })
     }
