@@ -15,6 +15,10 @@ use crate::temporary::{TemporaryTable, is_temporary};
 
 /// Refuses statements that temporary tables do not take, by the objects that the statement needs.
 pub(super) fn check_temporary(statement: &Statement, needs: &[Need]) -> Result<(), SqlError> {
+    let statement = match statement {
+        Statement::Explain(explain) => explain.statement.as_ref(),
+        statement => statement,
+    };
     let takes_temporary = match statement {
         Statement::Insert(_)
         | Statement::Delete(_)

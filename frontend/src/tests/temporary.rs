@@ -75,6 +75,8 @@ async fn rows_are_changed_together_or_not_at_all() {
     db.tag("UPDATE t SET w = 5 WHERE k = 0").await;
     db.tag("UPSERT INTO t (k, v) VALUES (0, 9)").await;
     assert_eq!(db.lines("SELECT * FROM t WHERE k < 2 ORDER BY k").await, ["0|9|5", "1|9|NULL"]);
+    let plan = db.lines("EXPLAIN UPDATE t SET v = v + 1 WHERE k < 2").await.join(" ");
+    assert!(plan.contains("TableScan") || plan.contains("DataSource"), "{plan}");
     assert_eq!(db.lines("DELETE FROM t WHERE k < 2 RETURNING v").await, ["9", "9"]);
     assert_eq!(db.one("SELECT count(*) FROM t").await, "100");
 }
