@@ -379,6 +379,14 @@ impl Fake {
                 put_table(catalog, former);
                 return Ok(true);
             }
+            TableChange::TakePlace(replaced) => {
+                let replaced = catalog.table_by_id(replaced).map(Arc::clone);
+                let replaced = replaced.ok_or_else(|| none("table", &table.name))?;
+                let tables = catalog.tables.entry(table.database.clone()).or_default();
+                tables.remove(&table.name);
+                changed.name.clone_from(&replaced.name);
+                changed.owner = replaced.owner;
+            }
             TableChange::Rename(name) => {
                 catalog.tables.entry(table.database.clone()).or_default().remove(&table.name);
                 changed.name = name;

@@ -85,7 +85,9 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
             let previous = &mut schema.columns[position].comment;
             std::mem::replace(previous, comment.clone()) != *comment
         }
-        TableChange::Rename(_) | TableChange::Repartition { .. } => false,
+        TableChange::Rename(_) | TableChange::TakePlace(_) | TableChange::Repartition { .. } => {
+            false
+        }
     };
     if !changed {
         return Ok(None);

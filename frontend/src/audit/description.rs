@@ -159,6 +159,7 @@ fn table_change(change: &TableChange) -> String {
         TableChange::DropCheck(name) => format!("DROP CONSTRAINT {name}"),
         TableChange::SetComment { column, .. } => format!("COMMENT ON COLUMN {column}"),
         TableChange::Rename(name) => format!("RENAME TO {name}"),
+        TableChange::TakePlace(replaced) => format!("ADD PRIMARY KEY (replaces table {replaced})"),
         TableChange::Repartition { .. } => "PARTITION BY".to_owned(),
     }
 }

@@ -652,6 +652,25 @@ fn tables_are_renamed_without_telling_nodes() {
 }
 
 #[test]
+fn a_table_takes_the_place_of_another_one() {
+    let mut world = world_with("t");
+    world.done(create(new_table("u"))).unwrap();
+    let mut other = new_table("w");
+    other.schema = schema(vec![tag("k"), field("v")]);
+    other.cuts = vec![];
+    world.done(create(other)).unwrap();
+    let (replaced, id) = (world.table("t").id, world.table("u").id);
+    let take = |name: &str, replaced| alter(name, TableChange::TakePlace(replaced));
+    assert!(invalid(world.change(take("u", id))).contains("does not exist"));
+    assert!(invalid(world.change(take("w", replaced))).contains("changed meanwhile"));
+    assert_eq!(world.done(take("u", replaced)), Ok(true));
+    assert_eq!(world.table("t").id, id);
+    assert!(!world.visible("u"));
+    assert_eq!(world.state.check(), Ok(()));
+    assert!(invalid(world.change(take("t", replaced))).contains("does not exist"));
+}
+
+#[test]
 fn a_truncate_changes_nothing_that_is_seen() {
     let mut world = world_with("t");
     let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "t".to_owned() };

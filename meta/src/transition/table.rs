@@ -288,6 +288,9 @@ pub(super) fn alter_table(
     if let Some(busy) = in_succession(state, table) {
         return Ok(busy);
     }
+    if let TableChange::TakePlace(replaced) = change {
+        return take_place(state, table, *replaced);
+    }
     check_alter(state, table, change)?;
     if !matches!(change, TableChange::Rename(_)) {
         check_not_switching(state, table)?;
@@ -388,6 +391,7 @@ fn altered_former(
         | TableChange::AddCheck(_)
         | TableChange::DropCheck(_)
         | TableChange::Rename(_)
+        | TableChange::TakePlace(_)
         | TableChange::Repartition { .. } => return Ok(None),
     };
     let column = table.schema.column(name);
@@ -419,6 +423,47 @@ fn rename_table(
     }
     let mut draft = Draft::new(state);
     draft.enter(TableRecord { name: new_name.to_owned(), ..table.clone() }, Phase::Ready);
+    Ok(draft.done())
+}
+
+/// Drops a table, and gives its name, owner and sequences to another one with the same columns. Views read tables by
+/// name: they read the new one from then on.
+fn take_place(state: &State, table: &TableRecord, replaced: TableId) -> Result<Outcome, Error> {
+    let former = state.table(replaced).filter(|former| former.database == table.database);
+    let former = former.filter(|former| former.is_named() && former.id != table.id);
+    let former = former.ok_or_else(|| {
+        Error::InvalidInput(format!(
+            "table \"{}\" cannot take the place of a table that does not exist",
+            table.name
+        ))
+    })?;
+    if let Some(busy) = in_change(state, former).or_else(|| in_succession(state, former)) {
+        return Ok(busy);
+    }
+    for table in [table, former.as_ref()] {
+        let is_bare = table.copy.is_none() && table.former.is_none() && table.schema.view.is_none();
+        if !is_bare || state.dependents_of(table.id).next().is_some() {
+            let feature = format!(
+                "a primary key for table \"{}\", which is or has a copy or a former table,",
+                former.name
+            );
+            return Err(Error::Unsupported(feature));
+        }
+    }
+    let columns = |table: &TableRecord| -> Vec<String> {
+        table.schema.shown().map(|column| column.name.clone()).collect()
+    };
+    if columns(table) != columns(former) {
+        return Err(Error::InvalidInput(format!(
+            "table \"{}\" was changed meanwhile",
+            former.name
+        )));
+    }
+    let mut draft = Draft::new(state);
+    draft.enter(TableRecord::clone(former), Phase::Dropping);
+    draft.keep_sequences(former, table);
+    let (name, owner) = (former.name.clone(), former.owner);
+    draft.enter(TableRecord { name, owner, ..table.clone() }, Phase::Ready);
     Ok(draft.done())
 }
 

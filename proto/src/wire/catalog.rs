@@ -187,6 +187,7 @@ impl Wire for TableChange {
             }),
             Self::SetOptions(options) => Kind::SetOptions(options.to_wire()),
             Self::Rename(name) => Kind::Rename(name.clone()),
+            Self::TakePlace(replaced) => Kind::TakePlace(replaced.0),
             Self::Repartition { placement, cuts } => Kind::Repartition(pb::Repartition {
                 placement: Some(placement.to_wire()),
                 cuts: cuts.iter().map(Wire::to_wire).collect(),
@@ -234,6 +235,7 @@ impl Wire for TableChange {
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
             Kind::Rename(name) => Self::Rename(name),
+            Kind::TakePlace(replaced) => Self::TakePlace(TableId(replaced)),
             Kind::Repartition(change) => Self::Repartition {
                 placement: required(change.placement, "placement")?,
                 cuts: all(change.cuts)?,

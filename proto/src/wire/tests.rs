@@ -298,6 +298,7 @@ fn change() -> impl Strategy<Value = TableChange> {
             .prop_map(|(column, default)| TableChange::SetDefault { column, default }),
         options().prop_map(TableChange::SetOptions),
         name().prop_map(TableChange::Rename),
+        any::<u32>().prop_map(|replaced| TableChange::TakePlace(TableId(replaced))),
         (placement(), vec(bound(), 0..3))
             .prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),
         (name(), index(), any::<bool>()).prop_map(|(column, index, if_not_exists)| {
