@@ -1,5 +1,6 @@
 //! Runs statements: dispatches each kind to its module.
 
+mod add_key;
 mod advise;
 mod aligned;
 mod assigned;

@@ -190,7 +190,19 @@ impl Tokens<'_> {
             changes.push(AlterChange::AddCheck(self.check_constraint(name, None)?));
             return Ok(());
         }
-        for kind in ["constraint", "primary", "unique", "check", "foreign", "index"] {
+        let is_named_key = self.at("constraint") && self.at_nth(2, "primary");
+        if is_named_key || self.at("primary") {
+            let name = match self.take(&["constraint"]) {
+                true => Some(self.name("a constraint's name")?),
+                false => None,
+            };
+            self.expect("primary")?;
+            self.expect("key")?;
+            let columns = self.list(|tokens| tokens.name("a column name"))?;
+            changes.push(AlterChange::AddKey { name, columns });
+            return Ok(());
+        }
+        for kind in ["constraint", "unique", "check", "foreign", "index"] {
             if self.at(kind) {
                 return Err(self.foreign_part("ALTER TABLE ADD", kind));
             }
@@ -374,6 +386,14 @@ impl AlterTable {
         if self.is_view { "ALTER VIEW" } else { "ALTER TABLE" }
     }
 
+    /// The columns of the key that the statement gives the table, and the name of its constraint, if specified.
+    pub fn added_key(&self) -> Option<(&[String], Option<&str>)> {
+        match self.changes.as_slice() {
+            [AlterChange::AddKey { name, columns }] => Some((columns.as_slice(), name.as_deref())),
+            _ => None,
+        }
+    }
+
     /// The changes to send to meta, in order, and the notices for the client. Nothing has been done when this fails.
     ///
     /// # Errors
@@ -424,6 +444,10 @@ impl AlterTable {
                     let check = named_check(&table.name, definition, &checks)?;
                     checks.push(check.clone());
                     changes.push(TableChange::AddCheck(check));
+                }
+                AlterChange::AddKey { .. } => {
+                    let message = "ADD PRIMARY KEY must be the only action of its ALTER TABLE";
+                    return Err(SqlError::syntax(message));
                 }
                 AlterChange::DropConstraint { name, if_exists } => {
                     if checks.iter().any(|check| check.name == *name) {

@@ -880,6 +880,13 @@ pub enum AlterChange {
     },
     /// ADD [CONSTRAINT name] CHECK.
     AddCheck(CheckDefinition),
+    /// ADD [CONSTRAINT name] PRIMARY KEY, of a table without a key.
+    AddKey {
+        /// Name of the constraint, if specified.
+        name: Option<String>,
+        /// The columns of the key, in order.
+        columns: Vec<String>,
+    },
     /// DROP CONSTRAINT, of a CHECK constraint.
     DropConstraint {
         /// Name of the constraint.

@@ -166,6 +166,10 @@ impl Session {
         if !alter.changes.iter().all(is_rename) {
             check_no_copy(&self.catalog(), &table)?;
         }
+        if let Some(key) = alter.added_key() {
+            self.check_covered(&alter.table, Action::Own, permit)?;
+            return Box::pin(self.add_key(&table, key)).await;
+        }
         let is_copied = self.catalog().copies_of(table.id).next().is_some();
         if let Some(placement) = alter.moving_placement(&table, is_copied)? {
             let new = placement.to_rekeyed(&table, &self.rekeyed_name(&table))?;

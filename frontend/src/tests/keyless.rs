@@ -92,3 +92,22 @@ async fn rows_that_follow_each_other_are_spread() {
     let stored = db.lines("SELECT n FROM notes").await;
     assert!(!stored.iter().map(|n| n.parse::<u32>().unwrap()).is_sorted());
 }
+
+#[tokio::test]
+async fn a_key_is_added_when_rows_allow_it() {
+    let db = notes().await;
+    db.tag("INSERT INTO notes VALUES ('a', 1), ('a', 1), ('b', 2)").await;
+    let error = db.error("ALTER TABLE notes ADD PRIMARY KEY (text, n)").await;
+    assert_eq!(error.sqlstate, "23505");
+    assert_eq!(error.detail.as_deref().map(|detail| detail.contains("dropped again")), Some(true));
+    assert_eq!(db.one("SELECT count(*) FROM notes").await, "3");
+    assert_eq!(db.frontend.catalog().tables["public"].len(), 1);
+    db.tag("DELETE FROM notes WHERE text = 'a'").await;
+    assert_eq!(db.tag("ALTER TABLE notes ADD PRIMARY KEY (text)").await, "ALTER TABLE");
+    db.tag("INSERT INTO notes VALUES ('b', 3), ('c', 4)").await;
+    assert_eq!(db.lines("SELECT * FROM notes ORDER BY text").await, ["b|3", "c|4"]);
+    let catalog = db.frontend.catalog();
+    assert!(!catalog.table("public", "notes").unwrap().schema.is_keyless());
+    assert_eq!(catalog.tables["public"].len(), 1);
+    assert_eq!(db.error("ALTER TABLE notes ADD PRIMARY KEY (n)").await.sqlstate, "42P16");
+}

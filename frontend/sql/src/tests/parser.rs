@@ -524,6 +524,8 @@ fn alter_table_takes_several_changes() {
     refused(key, "0A000", "NOT NULL key column");
     refused("ALTER TABLE t ADD COLUMN a INT TIME INDEX", "0A000", "TIME INDEX");
     refused("ALTER TABLE t ADD CONSTRAINT x UNIQUE (a)", "0A000", "ADD CONSTRAINT");
+    refused("ALTER TABLE t ADD PRIMARY (a)", "42601", "KEY");
+    refused("ALTER TABLE t ADD PRIMARY KEY a", "42601", "(");
     refused("ALTER TABLE t ADD COLUMN a INT CHECK (a > 1)", "0A000", "CHECK");
     refused("ALTER TABLE t ALTER COLUMN a TYPE INTERVAL", "0A000", "INTERVAL");
     refused("ALTER TABLE t ALTER COLUMN a BIGINT", "0A000", "type");
