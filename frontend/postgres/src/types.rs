@@ -123,7 +123,7 @@ pub(crate) fn of_arrow(data_type: &DataType) -> Type {
 }
 
 /// The array type for an element type; an array of texts if there is none.
-fn array_of(element: &Type) -> Type {
+pub(crate) fn array_of(element: &Type) -> Type {
     match *element {
         Type::BOOL => Type::BOOL_ARRAY,
         Type::INT2 => Type::INT2_ARRAY,
