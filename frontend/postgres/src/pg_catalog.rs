@@ -12,6 +12,8 @@
 
 mod arguments;
 mod cells;
+mod dependencies;
+mod dump;
 mod functions;
 mod objects;
 mod privileges;

@@ -143,6 +143,7 @@ const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("has_schema_privilege", Returns::Bool, privileges::on_schema),
     ("has_sequence_privilege", Returns::Bool, privileges::on_sequence),
     ("pg_has_role", Returns::Bool, privileges::role),
+    ("acldefault", Returns::Texts, privileges::default_acl),
 ];
 
 /// The functions of this file that are the same for every session.
@@ -437,7 +438,7 @@ fn col_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Resul
     else {
         return Ok(text(None));
     };
-    let mut columns = table.schema.columns.iter().enumerate();
+    let mut columns = table.schema.shown().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
     Ok(text(column.and_then(|(_, column)| column.comment.clone())))
 }
@@ -447,7 +448,7 @@ fn column_default(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result
     else {
         return Ok(text(None));
     };
-    let mut columns = table.schema.columns.iter().enumerate();
+    let mut columns = table.schema.shown().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
     let column = column.map(|(_, column)| column);
     let is_identity = column

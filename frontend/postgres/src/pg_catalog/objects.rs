@@ -30,6 +30,8 @@ pub(super) const PUBLIC: i32 = 2_200;
 pub(super) const BOOTSTRAP: i32 = 10;
 /// PostgreSQL's id of `pg_class`.
 pub(super) const PG_CLASS: i32 = 1_259;
+/// PostgreSQL's id of `pg_attrdef`.
+pub(super) const PG_ATTRDEF: i32 = 2_604;
 /// PostgreSQL's id of `pg_namespace`.
 pub(super) const PG_NAMESPACE: i32 = 2_615;
 /// PostgreSQL's id of `pg_extension`.
@@ -50,7 +52,7 @@ const KNOWN: &[(&str, i32)] = &[
     ("pg_am", 2_601),
     ("pg_amop", 2_602),
     ("pg_amproc", 2_603),
-    ("pg_attrdef", 2_604),
+    ("pg_attrdef", PG_ATTRDEF),
     ("pg_attribute", 1_249),
     ("pg_auth_members", 1_261),
     ("pg_authid", 1_260),
@@ -147,6 +149,11 @@ pub(super) fn check_oid(table: &Table, check: &Check) -> i32 {
     hashed_oid([1 << 32, u64::from(table.id.0)].into_iter().chain(bytes))
 }
 
+/// The object id of a column's default, which is the same until the column is dropped.
+pub(super) fn default_oid(table: &Table, column: &Column) -> i32 {
+    hashed_oid([1 << 33, u64::from(table.id.0), u64::from(column.id.0)])
+}
+
 /// An object id of the upper half, made of numbers that identify the object.
 fn hashed_oid(parts: impl IntoIterator<Item = u64>) -> i32 {
     // A multiplier with well-mixed bits, as in Fibonacci hashing.
@@ -174,7 +181,7 @@ fn number_of(kind: IndexKind) -> u8 {
 
 /// A declared index with the column that it covers.
 pub(super) struct Indexed<'a> {
-    /// Position of the column in the table, from 0.
+    /// Position of the column among those that are shown, from 0.
     pub(super) position: usize,
     pub(super) column: &'a Column,
     pub(super) index: &'a Index,
@@ -189,7 +196,7 @@ impl Indexed<'_> {
 
 /// The declared indexes of a table, in the order of their columns.
 pub(super) fn indexes_of(table: &Table) -> impl Iterator<Item = Indexed<'_>> {
-    table.schema.columns.iter().enumerate().flat_map(|(position, column)| {
+    table.schema.shown().enumerate().flat_map(|(position, column)| {
         column.indexes.iter().map(move |index| Indexed { position, column, index })
     })
 }
@@ -236,7 +243,7 @@ pub(super) fn has_key(table: &Table) -> bool {
     !schema.options.append_mode && !schema.key.is_empty() && !schema.is_keyless()
 }
 
-/// The number of a column, from 1, for an index from 0.
+/// The number of a column, from 1, for its position among those that are shown, from 0.
 pub(super) fn attribute(index: usize) -> i32 {
     i32::try_from(index + 1).unwrap_or(i32::MAX)
 }
@@ -244,7 +251,7 @@ pub(super) fn attribute(index: usize) -> i32 {
 /// The numbers of a table's key columns, in the key's order.
 pub(super) fn key_attributes(table: &Table) -> Vec<i32> {
     let attribute_of = |column: &Column| {
-        table.schema.columns.iter().position(|candidate| candidate.id == column.id).map(attribute)
+        table.schema.shown().position(|candidate| candidate.id == column.id).map(attribute)
     };
     table.schema.key_columns().filter_map(attribute_of).collect()
 }
@@ -344,6 +351,11 @@ impl Objects {
         let known = || KNOWN.iter().find(|(known, _)| is_own && *known == name);
         fixed.or_else(|| known().map(|(_, oid)| *oid))
     }
+}
+
+/// The object id of one of PostgreSQL's own tables, by its name.
+pub(super) fn own_oid(name: &str) -> Option<i32> {
+    KNOWN.iter().find(|(known, _)| *known == name).map(|(_, oid)| *oid)
 }
 
 /// The name of one of PostgreSQL's own tables, by its object id.

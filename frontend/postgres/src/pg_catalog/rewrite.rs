@@ -19,6 +19,7 @@ use partita_frontend::functions::SETTING_PART;
 use partita_frontend::sql::statement::{Query, Statement};
 use partita_frontend::{DescribedSetting, Session, SqlError, described_settings};
 
+use super::dump;
 use super::functions::{COLUMN_DEFAULT, INDEX_COLUMNS, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
 use super::reg_casts;
 
@@ -168,11 +169,16 @@ fn translated(text: &str, tree: Tree) -> Statement {
 fn trees(text: &str) -> Option<Vec<Tree>> {
     let lower = text.to_ascii_lowercase();
     let is_known = KNOWN.iter().any(|mention| lower.contains(mention));
-    if is_known || !OURS.iter().chain(VIEWS).any(|mention| lower.contains(mention)) {
+    let is_of_dump = dump::MENTIONS.iter().any(|mention| lower.contains(mention));
+    let is_ours = OURS.iter().chain(VIEWS).any(|mention| lower.contains(mention));
+    if !is_of_dump && (is_known || !is_ours) {
         return PARSER.parse(text).ok();
     }
     let trees = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
     let translate = |mut tree: Tree| {
+        if is_of_dump {
+            dump::translate(&mut tree);
+        }
         reg_casts::translate(&mut tree);
         let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut Existence);
         let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut OfSettings);
@@ -691,7 +697,7 @@ fn is_aggregate(expression: &Expr) -> bool {
 }
 
 /// The tables of a FROM item, with the names by which the query refers to them.
-fn names(item: &TableWithJoins) -> Vec<(String, String)> {
+pub(super) fn names(item: &TableWithJoins) -> Vec<(String, String)> {
     let joined = item.joins.iter().map(|join| &join.relation);
     std::iter::once(&item.relation)
         .chain(joined)
