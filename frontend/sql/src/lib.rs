@@ -51,6 +51,7 @@ mod joined_subqueries;
 mod json;
 mod like;
 pub mod literal;
+mod lock_grammar;
 mod materialized_grammar;
 mod materialized_statement;
 pub mod merged;

@@ -136,6 +136,8 @@ pub enum Statement {
     Unlisten,
     /// VACUUM and ANALYZE, which tools of PostgreSQL send.
     Vacuum(Vacuum),
+    /// LOCK TABLE ... IN ACCESS SHARE MODE.
+    Lock(Lock),
     /// Nothing between two semicolons, or only comments.
     Empty,
 }
@@ -273,6 +275,7 @@ impl Statement {
             | Self::Notify
             | Self::Unlisten
             | Self::Vacuum(_)
+            | Self::Lock(_)
             | Self::Empty => false,
         }
     }
@@ -336,6 +339,7 @@ impl Statement {
             Self::Unlisten => "UNLISTEN",
             Self::Vacuum(vacuum) if vacuum.only_analyzes => "ANALYZE",
             Self::Vacuum(_) => "VACUUM",
+            Self::Lock(_) => "LOCK TABLE",
             Self::Empty => "",
         }
     }
@@ -536,6 +540,13 @@ pub struct Vacuum {
     /// True for ANALYZE.
     pub only_analyzes: bool,
     /// The named tables; empty for all.
+    pub tables: Vec<TableName>,
+}
+
+/// LOCK TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// The named tables.
     pub tables: Vec<TableName>,
 }
 

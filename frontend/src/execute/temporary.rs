@@ -27,6 +27,7 @@ pub(super) fn check_temporary(statement: &Statement, needs: &[Need]) -> Result<(
         | Statement::CopyFrom(_)
         | Statement::DropTable(_)
         | Statement::Truncate(_)
+        | Statement::Lock(_)
         | Statement::Vacuum(_) => true,
         _ => false,
     };
