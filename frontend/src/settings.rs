@@ -75,7 +75,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("search_path", Takes::Anything, "public"),
     ("server_encoding", Takes::Nothing, "UTF8"),
     ("server_version", Takes::Nothing, POSTGRES_VERSION),
-    ("server_version_num", Takes::Nothing, "160006"),
+    ("server_version_num", Takes::Nothing, "150018"),
     ("session_authorization", Takes::Nothing, ""),
     ("standard_conforming_strings", Takes::OneOf(&["on", "true", "1", "yes"]), "on"),
     ("statement_timeout", Takes::Duration, "0"),

@@ -68,7 +68,7 @@ use crate::{
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
-pub const POSTGRES_VERSION: &str = "16.6";
+pub const POSTGRES_VERSION: &str = "15.18";
 
 /// Result of `version()`; clients parse the number after "PostgreSQL".
 pub fn version_text() -> String {
