@@ -22,6 +22,7 @@ mod rewrite;
 mod roles;
 mod sizes;
 mod statistics;
+mod syntax;
 mod tables;
 
 use std::collections::BTreeMap;

@@ -20,7 +20,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::objects::own_oid;
-use super::rewrite::{expression_of, names};
+use super::syntax::{expression_of, names};
 
 /// Parts of a text that make it such a query.
 pub(super) const MENTIONS: &[&str] = &[

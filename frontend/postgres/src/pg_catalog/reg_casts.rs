@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::functions::{NAMESPACE_NAME, REGCLASS, REGCLASS_NAME, REGNAMESPACE, REGTYPE};
-use super::rewrite::expression_of;
+use super::syntax::expression_of;
 
 /// A type whose values are object ids that are shown as names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, JoinOperator, SelectItem, SetExpr, Statement as Tree, TableFactor,
-    TableWithJoins, Value, Visit, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+    FunctionArguments, JoinOperator, SelectItem, SetExpr, Statement as Tree, TableFactor, Value,
+    Visit, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -22,6 +22,7 @@ use partita_frontend::{DescribedSetting, Session, SqlError, described_settings};
 use super::dump;
 use super::functions::{COLUMN_DEFAULT, INDEX_COLUMNS, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
 use super::reg_casts;
+use super::syntax::{expression_of, names};
 
 static PARSER: LazyLock<PostgresCompatibilityParser> =
     LazyLock::new(PostgresCompatibilityParser::new);
@@ -635,10 +636,6 @@ fn unnested(function: &ast::Function) -> Option<&Expr> {
     }
 }
 
-pub(super) fn expression_of(text: &str) -> Option<Expr> {
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
-}
-
 /// Rewrites a scalar subquery. DataFusion can join one that depends on the outer row only if it is an aggregate, so it
 /// becomes one: the maximum of at most one row is that row.
 fn scalar(query: &mut ast::Query) -> Option<Expr> {
@@ -694,20 +691,6 @@ fn is_aggregate(expression: &Expr) -> bool {
                 AGGREGATES.contains(&name.value.to_ascii_lowercase().as_str())
             })
     )
-}
-
-/// The tables of a FROM item, with the names by which the query refers to them.
-pub(super) fn names(item: &TableWithJoins) -> Vec<(String, String)> {
-    let joined = item.joins.iter().map(|join| &join.relation);
-    std::iter::once(&item.relation)
-        .chain(joined)
-        .filter_map(|relation| {
-            let TableFactor::Table { name, alias, .. } = relation else { return None };
-            let table = name.0.last()?.as_ident()?.value.to_ascii_lowercase();
-            let alias = alias.as_ref().map(|alias| alias.name.value.to_ascii_lowercase());
-            Some((table.clone(), alias.unwrap_or(table)))
-        })
-        .collect()
 }
 
 #[cfg(test)]
