@@ -11,6 +11,7 @@
 //!   access (who may do what) ── check ── permit
 //!   task (statements on a schedule), with the steps of their runs
 //!   sequence (counters that are taken in blocks)
+//!   wide (rows of cells: families, garbage collection, requests that change a row)
 //!   materialized (copies of tables in another order), with the positions of their rows
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
@@ -67,6 +68,7 @@ pub mod text;
 pub mod time_of_day;
 pub mod uuid;
 pub mod value;
+pub mod wide;
 pub mod wire;
 
 pub use error::Error;

@@ -10,6 +10,7 @@
 //! - the hidden column [`ROW_COLUMN`] is the whole key of its table;
 //! - index names are unique and valid; a column has at most one index of each kind, and it fits the column's type;
 //! - an append-mode table has no merge mode other than the default;
+//! - a wide table has the columns and the key of wide tables ([`crate::wide`]);
 //! - a view has no key, and is in append mode: its rows may be equal.
 //!
 //! A column's `storage_name` is its name in files, logs and memtables. It never changes, and the name of a dropped
@@ -31,6 +32,7 @@ pub use crate::partitioning::{
 };
 use crate::stored_view::ViewDefinition;
 use crate::value::Value;
+use crate::wide::{KEY_COLUMNS, Wide};
 
 /// Maximum bytes of the name of a database, table, column or index.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -364,6 +366,9 @@ pub struct TableOptions {
     /// Thresholds of the advisor for the table: each `name=value`, by name.
     #[serde(default)]
     pub advice_thresholds: Vec<String>,
+    /// Families and limits of a wide table; `None`: a table of rows.
+    #[serde(default)]
+    pub wide: Option<Wide>,
 }
 
 /// A CHECK constraint. A row passes when the condition is true or NULL.
@@ -465,6 +470,13 @@ impl TableSchema {
     /// True if the column is part of the key.
     pub fn is_key(&self, id: ColumnId) -> bool {
         self.key.contains(&id)
+    }
+
+    /// True if keys are in descending order of the column: the timestamps of a wide table's cells.
+    pub fn descends(&self, id: ColumnId) -> bool {
+        self.options.wide.is_some()
+            && self.key.get(KEY_COLUMNS - 1) == Some(&id)
+            && self.column_by_id(id).is_some_and(|column| column.column_type.is_timestamp())
     }
 
     /// The time index, if the table has one.
@@ -592,7 +604,7 @@ impl TableSchema {
         if self.view.is_some() && !(self.key.is_empty() && self.options.append_mode) {
             return invalid("a view has no key".to_owned());
         }
-        Ok(())
+        self.options.wide.as_ref().map_or(Ok(()), |wide| wide.check(self))
     }
 
     fn validate_json(&self) -> Result<(), Error> {

@@ -232,6 +232,7 @@ impl Wire for TableOptions {
                 .then(|| self.partitioning.to_wire()),
             advice_off: self.advice_off.clone(),
             advice_thresholds: self.advice_thresholds.clone(),
+            wide: self.wide.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -256,6 +257,7 @@ impl Wire for TableOptions {
                 .unwrap_or_default(),
             advice_off: message.advice_off,
             advice_thresholds: message.advice_thresholds,
+            wide: message.wide.map(Wire::from_wire).transpose()?,
         })
     }
 }

@@ -34,6 +34,7 @@ use crate::service::{
 };
 use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
+use crate::wide::{Family, GcRule, Wide};
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zé\"]{0,6}"
@@ -119,7 +120,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let merge_mode = prop_oneof![Just(MergeMode::LastRow), Just(MergeMode::LastNonNull)];
     let times = (option::of(duration()), option::of(duration()));
     let advice = (vec("A[0-9]{2}", 0..3), vec("[a-z]{1,5}=[0-9]", 0..3));
-    let more = (option::of(any::<u32>()), partitioning(), advice);
+    let more = (option::of(any::<u32>()), partitioning(), advice, option::of(wide()));
     (any::<bool>(), merge_mode, times, option::of(name()), more).prop_map(
         |(append_mode, merge_mode, (ttl, time_window), comment, more)| TableOptions {
             append_mode,
@@ -131,6 +132,31 @@ fn options() -> impl Strategy<Value = TableOptions> {
             partitioning: more.1,
             advice_off: more.2.0,
             advice_thresholds: more.2.1,
+            wide: more.3,
+        },
+    )
+}
+
+fn gc_rule() -> impl Strategy<Value = GcRule> {
+    let leaf = prop_oneof![
+        (1_u32..9).prop_map(GcRule::MaxVersions),
+        (1_u64..1 << 40).prop_map(|millis| GcRule::MaxAge(Duration::from_millis(millis))),
+    ];
+    leaf.prop_recursive(4, 12, 3, |rule| {
+        prop_oneof![
+            vec(rule.clone(), 1..3).prop_map(GcRule::Union),
+            vec(rule, 1..3).prop_map(GcRule::Intersection),
+        ]
+    })
+}
+
+fn wide() -> impl Strategy<Value = Wide> {
+    let family = (name(), option::of(gc_rule())).prop_map(|(name, gc)| Family { name, gc });
+    (vec(family, 0..3), any::<u64>(), any::<u64>()).prop_map(
+        |(families, row_bytes_warn, row_bytes_max)| Wide {
+            families,
+            row_bytes_warn,
+            row_bytes_max,
         },
     )
 }

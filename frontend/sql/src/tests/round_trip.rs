@@ -196,6 +196,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
                 partitioning,
                 advice_off: rules.into_iter().collect(),
                 advice_thresholds: thresholds.into_iter().map(threshold).collect(),
+                wide: None,
             }
         },
     )

@@ -58,12 +58,29 @@ fn schema() -> TableSchema {
             },
             advice_off: Vec::new(),
             advice_thresholds: Vec::new(),
+            wide: None,
         },
         next_column: ColumnId(4),
         schema_on_write: true,
         checks: Vec::new(),
         view: None,
     }
+}
+
+/// Families with rules of every kind.
+fn wide() -> Wide {
+    let rule = GcRule::Union(vec![
+        GcRule::Intersection(vec![
+            GcRule::MaxVersions(3),
+            GcRule::MaxAge(Duration::from_secs(3600)),
+        ]),
+        GcRule::MaxAge(Duration::from_secs(86_400)),
+    ]);
+    let families = vec![
+        Family { name: "stats".to_owned(), gc: Some(rule) },
+        Family { name: "meta".to_owned(), gc: None },
+    ];
+    Wide { families, row_bytes_warn: 300, row_bytes_max: 70_000 }
 }
 
 fn index(options: IndexOptions) -> Index {
@@ -211,6 +228,8 @@ fn durable_forms_never_change() {
     let advice_thresholds = vec!["calls=5".to_owned()];
     let options = TableOptions { advice_thresholds, ..TableOptions::default() };
     line("options with thresholds", options.encode_wire());
+    let options = TableOptions { wide: Some(wide()), ..TableOptions::default() };
+    line("options of a wide table", options.encode_wire());
     let captures = [
         Capture::Begin,
         Capture::Sync,
