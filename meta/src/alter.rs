@@ -347,6 +347,10 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
             "'append_mode' cannot be changed after CREATE TABLE".to_owned(),
         ));
     }
+    if schema.options.wide.is_some() != options.wide.is_some() {
+        // Keys of wide tables are in another order.
+        return Err(Error::InvalidInput("'kind' cannot be changed after CREATE TABLE".to_owned()));
+    }
     if options.append_mode && options.merge_mode != MergeMode::LastRow {
         return Err(Error::InvalidInput(
             "'merge_mode' cannot be set on a table with 'append_mode' = 'true'".to_owned(),

@@ -360,7 +360,7 @@ fn unalterable(pair: &OptionPair) -> SqlError {
             .with_position(pair.position)
             .with_hint("PARTITION BY RANGE (columns) places new rows by their key again"),
         "time_index" | "primary_key" | "partition_by" | "partitions" | "partition_at_keys"
-        | "uniform_partitions" | "schema_on_write" | "fillfactor" => {
+        | "uniform_partitions" | "schema_on_write" | "kind" | "fillfactor" => {
             SqlError::unsupported(format!("changing option '{}' of a table", pair.key))
                 .with_position(pair.position)
         }

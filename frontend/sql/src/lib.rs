@@ -36,6 +36,7 @@ mod database;
 mod decimal;
 mod dialect;
 mod effort;
+mod families;
 pub mod fingerprint;
 mod from_functions;
 mod gap_filled;
@@ -66,6 +67,7 @@ mod other_dialects;
 pub mod parser;
 mod partitioning;
 pub mod qualifiers;
+mod quantity;
 mod redacted;
 mod refused;
 mod rekey;
@@ -104,6 +106,7 @@ mod vacuum_grammar;
 mod values;
 mod view_grammar;
 mod weight;
+mod wide_statement;
 
 use partita_worker::error;
 

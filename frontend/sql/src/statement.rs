@@ -23,6 +23,7 @@ use partita_proto::index::{IndexKind, IndexOptions};
 use partita_proto::materialized::Steering;
 use partita_proto::schema::{ColumnType, JsonType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
+use partita_proto::wide::Family;
 
 use super::access_statement::{AccessStatement, SetRole};
 pub use super::advise_statement::{Advise, AdviseKind};
@@ -992,6 +993,12 @@ pub enum TableOption {
     AdviceOff(Vec<String>),
     /// `'advice_thresholds'`: thresholds of the advisor, each `name=value`, by name.
     AdviceThresholds(Vec<String>),
+    /// `'families'`: the column families of a wide table.
+    Families(Vec<Family>),
+    /// `'row_size_warn'`: bytes of a row of a wide table from which on it is reported as large.
+    RowSizeWarn(u64),
+    /// `'row_size_max'`: bytes of a row of a wide table beyond which it takes no more cells.
+    RowSizeMax(u64),
 }
 
 /// DROP TABLE of one or more tables.

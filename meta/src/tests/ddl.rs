@@ -637,6 +637,35 @@ fn append_mode_stays_as_it_was_made_and_excludes_merging() {
 }
 
 #[test]
+fn a_wide_table_stays_one_and_keeps_its_rows_together() {
+    let mut world = World::new();
+    let mut wide = new_table("w");
+    wide.schema.columns = partita_proto::wide::columns(ColumnType::String);
+    wide.schema.key = (0..4).map(ColumnId).collect();
+    wide.schema.next_column = ColumnId(5);
+    wide.schema.options.partitioning.keep_together = 1;
+    wide.schema.options.wide = Some(partita_proto::wide::Wide::default());
+    wide.placement = Placement::Hash { columns: vec![ColumnId(2)] };
+    wide.cuts = Vec::new();
+    let message = invalid(world.change(create(wide.clone())));
+    assert!(message.contains("partitioned by \"row_key\" only"), "{message}");
+    wide.placement = Placement::Range;
+    world.done(create(wide.clone())).unwrap();
+    let mut set = |options| world.done(alter("w", TableChange::SetOptions(options)));
+    let message = invalid(set(TableOptions::default()));
+    assert_eq!(message, "'kind' cannot be changed after CREATE TABLE");
+    let mut apart = wide.schema.options.clone();
+    apart.partitioning.keep_together = 0;
+    assert!(invalid(set(apart)).contains("'keep_together' of a wide table must be 1"));
+    let mut options = wide.schema.options.clone();
+    let family = partita_proto::wide::Family { name: "f".to_owned(), gc: None };
+    options.wide.get_or_insert_default().families.push(family);
+    assert_eq!(set(options), Ok(true));
+    let column = TableChange::DropColumn("value".to_owned());
+    assert!(invalid(world.done(alter("w", column))).contains("the columns of a wide table"));
+}
+
+#[test]
 fn tables_are_renamed_without_telling_nodes() {
     let mut world = world_with("t");
     world.done(create(new_table("u"))).unwrap();
