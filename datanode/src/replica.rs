@@ -345,6 +345,7 @@ impl Replica {
                 probes: request.probes,
                 first_by_time: request.first_by_time,
                 order: request.order,
+                uncollected: request.uncollected,
             })
             .map_err(|error| self.scan_error(error))?;
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.

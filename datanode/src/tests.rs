@@ -214,6 +214,7 @@ async fn scan_of(
         first_by_time: None,
         order: None,
         for_update: false,
+        uncollected: false,
     };
     let reply = node.scan(request).await?;
     let by_follower = reply.stats.by_followers.load(Ordering::Relaxed) > 0;

@@ -84,6 +84,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("timezone", Takes::Anything, "UTC"),
     ("transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("transaction_read_only", Takes::Switch, "off"),
+    ("uncollected_cells", Takes::Switch, "off"),
     ("xmloption", Takes::Choice(&["content", "document"]), "content"),
 ];
 
@@ -331,6 +332,11 @@ impl Settings {
     /// False if only leaders are read.
     pub(crate) fn reads_at_followers(&self) -> bool {
         self.value("follower_reads").is_none_or(|value| value != "off")
+    }
+
+    /// True if queries see garbage of wide tables that is not yet removed.
+    pub(crate) fn reads_uncollected(&self) -> bool {
+        self.value("uncollected_cells").is_some_and(|value| value == "on")
     }
 
     /// Maximum run time of a statement; `None`: no limit.

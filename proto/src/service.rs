@@ -170,6 +170,8 @@ pub struct ScanRequest {
     /// True if the rows are read to be written under a [`Condition`]: the partition keeps the keys of its writes from
     /// before the scan on.
     pub for_update: bool,
+    /// True if cells of a wide table are wanted that are garbage and not yet removed.
+    pub uncollected: bool,
 }
 
 /// Order of rows by their keys, in which NULL comes before all values of a column.

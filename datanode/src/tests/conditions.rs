@@ -28,6 +28,7 @@ async fn try_read(node: &Datanode, (partition, epoch): (PartitionId, Epoch)) -> 
         first_by_time: None,
         order: None,
         for_update: true,
+        uncollected: false,
     };
     node.scan(request).await.map(|reply| reply.index)
 }
@@ -153,6 +154,7 @@ async fn rows_are_moved_and_fields_set_to_null() {
         first_by_time: None,
         order: None,
         for_update: false,
+        uncollected: false,
     };
     let mut found = Vec::new();
     for stream in running.node.scan(request).await.unwrap().streams {

@@ -264,6 +264,7 @@ impl Copies {
                     first_by_time: None,
                     order: None,
                     for_update: false,
+                    uncollected: false,
                 };
                 service.fill(copy, scan).await
             }

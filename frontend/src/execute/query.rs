@@ -108,6 +108,8 @@ pub(super) struct Target<'a> {
     pub(super) unread: Option<TableId>,
     /// True if the rows are written to a table that the query does not read.
     pub(super) writes: bool,
+    /// True if the rows are deleted: garbage of a wide table is deleted with them, so that it does not come to light.
+    pub(super) deletes: bool,
     /// Rows that the statement supplies itself.
     pub(super) supplied: Option<&'a SuppliedRows>,
 }
@@ -169,7 +171,7 @@ impl Session {
     async fn start_once(
         &self,
         source: &Source<'_>,
-        Target { pinned, reads, unread, writes, supplied }: Target<'_>,
+        Target { pinned, reads, unread, writes, deletes, supplied }: Target<'_>,
         with_copies: bool,
     ) -> Result<Running, SqlError> {
         let mut state = self.statement_state();
@@ -191,6 +193,7 @@ impl Session {
             true => self.reading().linearizable(),
             false => self.reading(),
         };
+        let reading = Reading { uncollected: reading.uncollected || deletes, ..reading };
         state.config_mut().set_extension(Arc::new(reading));
         if let Some(supplied) = supplied {
             state.config_mut().set_extension(Arc::new(supplied.clone()));
@@ -252,6 +255,7 @@ impl Session {
         Reading {
             staleness_max: settings.staleness_max(),
             at_followers: settings.reads_at_followers(),
+            uncollected: settings.reads_uncollected(),
         }
     }
 

@@ -270,6 +270,7 @@ impl Frontend {
                 first_by_time: None,
                 order: None,
                 for_update: false,
+                uncollected: false,
             };
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {

@@ -83,6 +83,7 @@ const ABOUT: &[(&str, &str, &str)] = &[
     ("timezone", LOCALE, "Sets the time zone of displaying and reading instants."),
     ("transaction_isolation", CLIENT, "Sets the isolation level of the current transaction."),
     ("transaction_read_only", CLIENT, "Sets the read-only status of the current transaction."),
+    ("uncollected_cells", READS, "Shows cells of wide tables that are garbage."),
     ("xmloption", CLIENT, "Accepted; there is no type XML."),
 ];
 

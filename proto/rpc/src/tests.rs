@@ -433,6 +433,7 @@ fn scan_request() -> ScanRequest {
         first_by_time: Some(FirstByTime { rows: 7, descending: true }),
         order: Some(KeyOrder { descending: true, nulls_apart: true }),
         for_update: true,
+        uncollected: false,
     }
 }
 

@@ -170,6 +170,7 @@ impl ScanRequest {
             descending: self.order.map(|order| order.descending),
             nulls_apart: self.order.is_some_and(|order| order.nulls_apart),
             for_update: self.for_update,
+            uncollected: self.uncollected,
         })
     }
 
@@ -199,6 +200,7 @@ impl ScanRequest {
                 .descending
                 .map(|descending| KeyOrder { descending, nulls_apart: message.nulls_apart }),
             for_update: message.for_update,
+            uncollected: message.uncollected,
         })
     }
 }

@@ -13,6 +13,7 @@ mod split;
 mod together;
 mod transfer;
 mod types;
+mod wide;
 mod widened;
 
 use std::collections::BTreeMap;
@@ -220,6 +221,7 @@ impl Fixture {
             probes: Vec::new(),
             first_by_time: None,
             order: None,
+            uncollected: false,
         }
     }
 }

@@ -79,6 +79,7 @@ impl Client {
             first_by_time: None,
             order: None,
             for_update: purpose == Purpose::Update,
+            uncollected: false,
         };
         let node = match read_from {
             ReadFrom::Leader => self.ask_first(route),
