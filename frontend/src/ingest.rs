@@ -5,6 +5,7 @@
 
 pub(crate) mod calendar;
 pub(crate) mod cast;
+mod cells;
 mod counters;
 pub(crate) mod expression;
 mod length;
@@ -182,7 +183,7 @@ impl Frontend {
     }
 
     /// The cause of rows that come by a protocol without statements.
-    fn cause_without_statement(&self, permit: &Permit) -> Cause {
+    pub(crate) fn cause_without_statement(&self, permit: &Permit) -> Cause {
         let identity = permit.identity();
         let kind = match identity.door {
             Door::Postgres => "COPY",
@@ -196,7 +197,7 @@ impl Frontend {
     }
 
     /// The newest version of a table, with its plan.
-    fn table_plan(
+    pub(crate) fn table_plan(
         &self,
         table: &Arc<Table>,
     ) -> Result<(Arc<Table>, Arc<plan::TablePlan>), SqlError> {

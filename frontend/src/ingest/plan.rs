@@ -26,6 +26,7 @@ use partita_proto::value::Value;
 
 use super::calendar;
 use super::cast::assign;
+use super::cells;
 use super::expression::{Condition, DefaultValue, Generated};
 use super::row_ids;
 use super::size::{larger_rows, longer_than, oversized_row};
@@ -124,6 +125,9 @@ impl TablePlan {
         self.check_not_null(&columns, rows.num_rows())?;
         self.check_some_field(&columns, rows.num_rows())?;
         self.check_conditions(&columns, rows.num_rows())?;
+        if let Some(wide) = &self.schema.options.wide {
+            cells::check(wide, &columns, rows.num_rows())?;
+        }
         self.finish(columns, rows.num_rows(), |_| true)
     }
 
