@@ -87,6 +87,7 @@ mod temporary;
 mod unnested;
 mod view;
 mod virtual_table;
+pub mod wide;
 mod zoned;
 
 pub use activity::SessionActivity;

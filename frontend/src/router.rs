@@ -69,7 +69,7 @@ use together::{SMALL_BYTES, Together};
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
 /// Maximum bytes of one request; more rows are sent as several requests, each of which is atomic. It is twice what
 /// the log syncs at once.
-const REQUEST_BYTES_MAX: usize = 8 << 20;
+pub(crate) const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// Bytes of one permit of the in-flight limit.
 const PERMIT_BYTES: usize = 1 << 10;
 /// Maximum parts of one write in flight.

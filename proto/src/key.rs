@@ -360,6 +360,21 @@ impl KeyCodec {
         cell::decode(&mut rest, order)
     }
 
+    /// The first cells of a key, with its placement.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when the key has fewer.
+    pub fn first_cells<'k>(&self, key: &'k [u8], columns: usize) -> Result<&'k [u8], Error> {
+        let mut rest = match self.inner.placed {
+            true => key.get(PLACEMENT_BYTES..).unwrap_or_default(),
+            false => key,
+        };
+        for column_type in self.inner.types.iter().take(columns) {
+            cell::skip(&mut rest, *column_type)?;
+        }
+        Ok(&key[..key.len() - rest.len()])
+    }
+
     /// Type and order of the cells of a column.
     fn order(&self, position: usize) -> Result<CellOrder, Error> {
         let missing = || Error::Corrupted(format!("a key has no column {position}"));

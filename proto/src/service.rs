@@ -83,6 +83,8 @@ pub struct Condition {
     /// Version of the schema by which the rows were read. A row that replaces a whole one would lose the columns of a
     /// later version.
     pub schema: SchemaVersion,
+    /// True if no cell of a wide table's rows may have been written, whether it is among the keys or not.
+    pub by_row: bool,
 }
 
 /// Rows for one partition.

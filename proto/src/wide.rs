@@ -105,6 +105,34 @@ impl Wide {
         self.families.iter().any(|family| family.gc.is_some())
     }
 
+    /// Those of a row's cells that are garbage at a time, in microseconds since 1970. `cells`: all that are there, ascending.
+    pub fn garbage<'c>(
+        &self,
+        cells: impl DoubleEndedIterator<Item = &'c CellKey>,
+        now_us: i64,
+    ) -> BTreeSet<&'c CellKey> {
+        let mut garbage = BTreeSet::new();
+        let mut column: Option<(&str, &[u8])> = None;
+        let mut number = 0;
+        // Of a column, the newest cell comes first.
+        for cell in cells.rev() {
+            let name = (cell.family.as_str(), cell.qualifier.as_slice());
+            number = if column == Some(name) { number + 1 } else { 1 };
+            column = Some(name);
+            let version = Version { number, timestamp: cell.timestamp };
+            let is_garbage = match self.family(&cell.family) {
+                None => true,
+                Some(family) => {
+                    family.gc.as_ref().is_some_and(|rule| rule.collects(version, now_us))
+                }
+            };
+            if is_garbage {
+                garbage.insert(cell);
+            }
+        }
+        garbage
+    }
+
     /// Checks the invariants of this module, except those about the placement.
     ///
     /// # Errors

@@ -409,6 +409,7 @@ fn write_request(rows: RecordBatch) -> WriteRequest {
             index: 9,
             bulk: None,
             schema: SchemaVersion(10),
+            by_row: true,
         }),
     }
 }

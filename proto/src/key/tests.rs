@@ -78,6 +78,9 @@ proptest! {
                 prop_assert!(codec.value(&cut, columns).is_err(), "it ends before");
                 let prefix = prefix(bound, columns);
                 let encoded = codec.encode_bound(&prefix).unwrap();
+                if columns > 0 || !placed {
+                    prop_assert_eq!(codec.first_cells(key, columns).unwrap(), encoded.as_ref());
+                }
                 prop_assert!(key.starts_with(&encoded));
                 prop_assert_eq!(codec.decode(&encoded).unwrap(), prefix);
             }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MUTATIONS_MAX, Wide, check_row_key, invalid, within};
+use super::{MUTATIONS_MAX, Wide, check_row_key, invalid};
 use crate::error::Error;
 
 /// A request that changes one row, as a whole or not at all.
@@ -181,13 +181,5 @@ impl RowChange {
     /// True if nothing is written or removed.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty() && self.removed.is_empty()
-    }
-
-    /// Checks that the written cells fit into a request.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`] when their values exceed a number of bytes.
-    pub fn check_bytes(&self, bytes_max: usize) -> Result<(), Error> {
-        within("a request", self.written.values().map(Vec::len).sum(), bytes_max)
     }
 }

@@ -206,6 +206,22 @@ fn cells_without_a_time_get_that_of_the_server_once() {
     assert_eq!(stamped.change(std::iter::empty(), 7).written.keys().next(), Some(&key("f", "", 5)));
 }
 
+#[test]
+fn garbage_of_a_row_is_that_of_its_columns() {
+    let mut wide = families(&["f", "g"]);
+    wide.families[0].gc = Some(GcRule::MaxVersions(1));
+    let cells = BTreeSet::from([
+        key("f", "a", 1),
+        key("f", "a", 2),
+        key("f", "b", 1),
+        key("g", "a", 1),
+        key("g", "a", 2),
+        key("gone", "a", 1),
+    ]);
+    let garbage: Vec<&CellKey> = wide.garbage(cells.iter(), 9).into_iter().collect();
+    assert_eq!(garbage, [&key("f", "a", 1), &key("gone", "a", 1)]);
+}
+
 fn increment(amount: i64) -> ReadModifyRule {
     ReadModifyRule::Increment { family: "f".to_owned(), qualifier: b"n".to_vec(), amount }
 }

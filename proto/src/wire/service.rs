@@ -80,6 +80,7 @@ impl Wire for Condition {
             index: self.index,
             bulk: self.bulk,
             schema: self.schema.0,
+            by_row: self.by_row,
         }
     }
 
@@ -89,6 +90,7 @@ impl Wire for Condition {
             index: message.index,
             bulk: message.bulk,
             schema: SchemaVersion(message.schema),
+            by_row: message.by_row,
         })
     }
 }

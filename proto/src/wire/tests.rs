@@ -470,14 +470,14 @@ fn reshape() -> impl Strategy<Value = Reshape> {
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
-    (any::<u64>(), any::<u64>(), option::of(any::<u64>()), any::<u32>()).prop_map(
-        |(epoch, index, bulk, schema)| Condition {
-            epoch: Epoch(epoch),
-            index,
-            bulk,
-            schema: SchemaVersion(schema),
-        },
-    )
+    let numbers = (any::<u64>(), any::<u64>(), option::of(any::<u64>()), any::<u32>());
+    (numbers, any::<bool>()).prop_map(|((epoch, index, bulk, schema), by_row)| Condition {
+        epoch: Epoch(epoch),
+        index,
+        bulk,
+        schema: SchemaVersion(schema),
+        by_row,
+    })
 }
 
 fn command() -> impl Strategy<Value = Command> {

@@ -137,10 +137,10 @@ fn shipped(id: RequestId) -> Command {
 }
 
 /// Rows under a condition, in one write.
-fn conditional(id: RequestId) -> Command {
+fn conditional(id: RequestId, by_row: bool) -> Command {
     let bulk = Some(0x0102_0304_0506_0708);
     let schema = SchemaVersion(3);
-    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk, schema });
+    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk, schema, by_row });
     Command::Write(WriteCommand {
         epoch: Epoch(300),
         parts: vec![WritePart { condition, ..part(id, vec![], WriteKind::Put, 2) }],
@@ -244,7 +244,8 @@ fn durable_forms_never_change() {
         line("capture", Command::Copy(order).encode());
     }
     line("write to a copy", shipped(id(1)).encode());
-    line("write with a condition", conditional(id(1)).encode());
+    line("write with a condition", conditional(id(1), false).encode());
+    line("write with a condition of rows", conditional(id(1), true).encode());
     line("track", Command::Track.encode());
     assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
 }
