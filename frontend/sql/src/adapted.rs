@@ -42,6 +42,7 @@ use super::from_functions;
 use super::json;
 use super::rewritten::make_exact;
 use super::shown_names::folded;
+use super::wide_functions;
 use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Binary digits of the significand from which a FLOAT is a double.
@@ -97,7 +98,11 @@ impl VisitorMut for Adapted {
         if let TableFactor::Derived { subquery, .. } = table {
             exact_numbers(subquery);
         }
-        match from_functions::adapted(table) {
+        let replaced = match wide_functions::adapted(table) {
+            Ok(None) => from_functions::adapted(table),
+            replaced => replaced,
+        };
+        match replaced {
             Ok(None) => {}
             Ok(Some(replacement)) => *table = replacement,
             Err(error) => return ControlFlow::Break(Box::new(error)),

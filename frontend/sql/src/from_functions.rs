@@ -315,7 +315,8 @@ fn set(table: &TableFactor) -> Option<TableFactor> {
     ))
 }
 
-fn shown(alias: &TableAlias) -> String {
+/// An alias as it is written, with the names of its columns.
+pub(super) fn shown(alias: &TableAlias) -> String {
     let columns: Vec<String> = alias.columns.iter().map(ToString::to_string).collect();
     if columns.is_empty() {
         return alias.name.to_string();
@@ -362,12 +363,12 @@ fn finds(tree: &impl Visit, predicate: fn(&Expr) -> bool) -> bool {
 }
 
 /// The last part of a name, folded.
-fn last(name: &ObjectName) -> Option<String> {
+pub(super) fn last(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(ObjectNamePart::as_ident).map(folded)
 }
 
 /// The table of `SELECT * FROM table`.
-fn factor_of(text: &str) -> Option<TableFactor> {
+pub(super) fn factor_of(text: &str) -> Option<TableFactor> {
     let statement = Parser::parse_sql(&POSTGRES, text).ok()?.pop()?;
     let Statement::Query(query) = statement else { return None };
     let SetExpr::Select(select) = *query.body else { return None };

@@ -106,6 +106,7 @@ mod vacuum_grammar;
 mod values;
 mod view_grammar;
 mod weight;
+mod wide_functions;
 mod wide_statement;
 
 use partita_worker::error;
