@@ -32,6 +32,7 @@
 //!   (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
 //! - replacements for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
 //! - `matches_term` and `matches`, which look for words as full-text indexes do (`words.rs`);
+//! - `bucket_key`, `bucket_start` and `bucket_end`, for row keys of time buckets (`buckets.rs`);
 //! - `gen_random_uuid`, `uuidv7`, and a replacement for casts of texts to UUIDs (`uuids.rs`);
 //! - bounds on positions within arrays (`positions.rs`);
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
@@ -60,11 +61,12 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
-    division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
-    interval_text, intervals, json, listed, made_times, named_types, number_division, numbers,
-    only_row, overlaps, padded, parts, positions, quoting, regular, similar, sleep, steps,
-    time_read, times_of_day, to_char, uuids, value_texts, wide, words, zoned,
+    adjusted, aggregates, apart, arrays, bounded, buckets, bytea, casts, checked, clock,
+    concatenation, division, doubles, encodings, extremes, float_arithmetic, float_division,
+    interval_order, interval_text, intervals, json, listed, made_times, named_types,
+    number_division, numbers, only_row, overlaps, padded, parts, positions, quoting, regular,
+    similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts, wide, words,
+    zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -109,7 +111,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(quoting::functions()).chain(regular::functions());
     let functions = functions.chain(named_types::functions()).chain(positions::functions());
     let functions = functions.chain(words::functions()).chain(uuids::functions());
-    let functions = functions.chain(json::functions());
+    let functions = functions.chain(json::functions()).chain(buckets::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 

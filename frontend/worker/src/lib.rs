@@ -26,6 +26,7 @@ mod aggregates;
 pub mod apart;
 mod arrays;
 mod bounded;
+mod buckets;
 mod bytea;
 pub mod bytes;
 pub mod casts;
