@@ -55,6 +55,7 @@ mod index_usage;
 mod information;
 mod ingest;
 mod key_order;
+mod large_rows;
 mod leaders;
 mod limits;
 mod load;

@@ -51,6 +51,11 @@ impl RowSizes {
         }
     }
 
+    /// Size of a row.
+    pub(super) fn of_row(&self, row: usize) -> u64 {
+        self.common + self.rows.get(row).copied().unwrap_or_default()
+    }
+
     /// Size of the largest row; 0 without rows.
     pub(super) fn largest(&self) -> u64 {
         self.rows.iter().max().map_or(0, |size| self.common + size)
