@@ -36,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::closed;
+use crate::full_rows::FullRows;
 use crate::group_error;
 use crate::lane::Lane;
 use crate::leadership;
@@ -86,6 +87,8 @@ pub(crate) struct Replica {
     unreported_flush: tokio::sync::Mutex<bool>,
     /// Description of the damage found in the partition's files.
     damage: Arc<OnceLock<String>>,
+    /// Rows of a wide table that take no more cells.
+    full_rows: FullRows,
 }
 
 impl Replica {
@@ -125,7 +128,16 @@ impl Replica {
             rejected: AtomicU64::new(0),
             unreported_flush: tokio::sync::Mutex::new(false),
             damage: Arc::default(),
+            full_rows: FullRows::default(),
         })
+    }
+
+    /// Looks for rows of a wide table that are too large.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn measure_rows(&self) -> Result<(), Error> {
+        self.full_rows.refresh(&self.partition).await
     }
 
     pub(crate) fn id(&self) -> PartitionId {
@@ -260,6 +272,11 @@ impl Replica {
         self.check_files()?;
         self.check_free()?;
         self.check_columns(&request.rows)?;
+        // Rows of a source were accepted there.
+        if request.ship.is_none() {
+            let config = self.partition.config();
+            self.full_rows.check(&config.schema, request.kind, &request.rows)?;
+        }
         // The keys are looked at when the entry is applied, and must not fail there.
         if request.condition.is_some()
             && let Err(error) = self.partition.check(request.kind, &request.rows)

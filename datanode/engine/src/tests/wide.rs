@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use partita_proto::measure::LargeRows;
 use partita_proto::partitioning::Partitioning;
 use partita_proto::rule::Comparison;
 use partita_proto::wide::{self, Family, GcRule, Version, Wide};
@@ -128,6 +129,26 @@ async fn partitions_are_cut_between_rows() {
     fixture.flush().await.unwrap();
     let middle = fixture.partition.middle().await.unwrap().unwrap();
     assert_eq!(middle.key, [text("b")]);
+}
+
+#[tokio::test]
+async fn the_sizes_of_rows_in_files_are_known() {
+    let mut fixture = fixture(vec![family("f", Some(GcRule::MaxVersions(1)))]).await;
+    let value = "v".repeat(1000);
+    for time in [1, 2] {
+        fixture
+            .put(&ALL, &[cell(("big", "f", "q"), time, &value), cell(("small", "f", "q"), 1, "")]);
+        fixture.flush().await.unwrap();
+    }
+    let sizes = |rows: LargeRows| {
+        let rows = rows.iter().map(|(row_key, size)| (row_key.clone(), size.bytes, size.cells));
+        rows.collect::<Vec<_>>()
+    };
+    let both = sizes(fixture.partition.large_rows().await.unwrap());
+    assert_eq!(both, [(text("big"), 2 * 1013, 2), (text("small"), 2 * 15, 2)]);
+    fixture.partition.compact(true).await.unwrap();
+    let merged = sizes(fixture.partition.large_rows().await.unwrap());
+    assert_eq!(merged, [(text("big"), 1013, 1), (text("small"), 15, 1)]);
 }
 
 /// A step of a random history; rows and columns are small numbers.
