@@ -24,11 +24,14 @@
 //! acknowledge the write before they are settled. Rows for a copy are sent by [`Router::ship`], as one request for each
 //! of the copy's partitions, which takes them by their position.
 //!
+//! The cells of a row of a wide table are sent in one request (`router/whole.rs`).
+//!
 //! A write to several partitions is not atomic: if some parts fail, the error says which.
 
 mod coalesce;
 pub(crate) mod ship;
 mod together;
+mod whole;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -64,6 +67,7 @@ use crate::reads::Reads;
 use crate::stalls::Stalls;
 use crate::view::ClusterView;
 use together::{SMALL_BYTES, Together};
+use whole::whole_rows;
 
 /// Maximum bytes of an encoded key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
@@ -379,7 +383,12 @@ impl Router {
                 parts.push(part(position, rows));
                 continue;
             }
-            for rows in slices(rows, REQUEST_BYTES_MAX) {
+            let is_wide = table.schema.options.wide.is_some();
+            let requests = match is_wide && batch_bytes(&rows) > REQUEST_BYTES_MAX {
+                true => whole_rows(&plan.codec, rows, REQUEST_BYTES_MAX)?,
+                false => slices(rows, REQUEST_BYTES_MAX),
+            };
+            for rows in requests {
                 match &mode.reads {
                     None => parts.push(part(position, rows)),
                     Some(reads) => {

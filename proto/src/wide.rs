@@ -29,7 +29,7 @@ pub use self::mutation::{CellKey, CellMutation, RowChange, RowMutation};
 pub use self::read_modify::{ReadModify, ReadModifyRule};
 use crate::error::Error;
 use crate::placement::Placement;
-use crate::schema::{Column, ColumnType, MergeMode, Semantic, TableSchema, Unit};
+use crate::schema::{Column, ColumnType, HotspotRemedy, MergeMode, Semantic, TableSchema, Unit};
 
 /// Name of the column of row keys: STRING or BINARY.
 pub const ROW_KEY_COLUMN: &str = "row_key";
@@ -153,6 +153,12 @@ impl Wide {
         if options.partitioning.keep_together != 1 {
             return invalid(
                 "'keep_together' of a wide table must be 1, so that no row is cut in two"
+                    .to_owned(),
+            );
+        }
+        if options.partitioning.hotspot_remedy == HotspotRemedy::Auto {
+            return invalid(
+                "'hotspot_remedy' of a wide table cannot be 'auto': its rows are placed by their keys"
                     .to_owned(),
             );
         }

@@ -71,6 +71,12 @@ fn a_wide_table_has_five_columns_and_keeps_its_rows_together() {
         "the columns of a wide table must be row_key STRING or BINARY, family STRING, qualifier BINARY, cell_ts \
          TIMESTAMP(6), value BINARY, all NOT NULL, of which the first 4 are the key"
     );
+    assert_eq!(
+        refused(&|schema| {
+            schema.options.partitioning.hotspot_remedy = crate::schema::HotspotRemedy::Auto;
+        }),
+        "'hotspot_remedy' of a wide table cannot be 'auto': its rows are placed by their keys"
+    );
     let with_families = |wide: Wide| refused(&|schema| schema.options.wide = Some(wide.clone()));
     assert_eq!(
         with_families(families(&["a", "b", "a"])),
