@@ -197,11 +197,11 @@ fn begins_with(prefix: Constant) -> Option<Vec<String>> {
 /// The least bytes behind all that begin with some, as hexadecimal digits; `None` if there are none.
 fn successor(digits: &str) -> Option<String> {
     let digits = digits.to_ascii_uppercase();
-    let mut kept = digits.as_str();
-    while let Some(shorter) = kept.strip_suffix("FF") {
-        kept = shorter;
+    let mut trimmed = digits.as_str();
+    while let Some(shorter) = trimmed.strip_suffix("FF") {
+        trimmed = shorter;
     }
-    let (start, last) = kept.split_at_checked(kept.len().checked_sub(2)?)?;
+    let (start, last) = trimmed.split_at_checked(trimmed.len().checked_sub(2)?)?;
     let last = u8::from_str_radix(last, 16).ok()?;
     Some(format!("{start}{:02X}", last + 1))
 }

@@ -26,8 +26,8 @@ pub(super) fn whole_rows(
     let (mut start, mut bytes, mut position) = (0, 0, 0);
     while position < keys.len() {
         let row = codec.first_cells(keys.get(position), 1)?;
-        let others = (position + 1..keys.len()).take_while(|cell| keys.get(*cell).starts_with(row));
-        let count = 1 + others.count();
+        let is_of_row = |cell: &usize| keys.get(*cell).starts_with(row);
+        let count = (position..keys.len()).take_while(is_of_row).count();
         let row_bytes = batch_bytes(&cells.slice(position, count));
         if count > 1 && row_bytes > bytes_max {
             let message = format!(

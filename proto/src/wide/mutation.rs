@@ -129,7 +129,7 @@ impl RowMutation {
         self.mutations.iter().any(|mutation| !matches!(mutation, CellMutation::SetCell { .. }))
     }
 
-    /// What the request makes of a row with these cells. Cells without a timestamp are written at `now_us`.
+    /// Effect of the request on a row with these cells. Cells without a timestamp are written at `now_us`.
     pub fn change<'c>(
         &self,
         cells: impl Iterator<Item = &'c CellKey> + Clone,

@@ -286,8 +286,8 @@ impl Reading {
     fn collected(&self, collector: &Collector) -> (Vec<RowStream>, Option<KeyOrder>) {
         let counts = collector.counts_versions();
         let is_early = |name: &str| !counts || collector.is_part(name);
-        let later = self.domains.only(|name| !is_early(name));
-        let columns = self.schema_with(later.iter().map(|(name, _)| name), true, false);
+        let remaining_domains = self.domains.only(|name| !is_early(name));
+        let columns = self.schema_with(remaining_domains.iter().map(|(name, _)| name), true, false);
         let reading = Self {
             columns,
             domains: self.domains.only(is_early),
@@ -311,7 +311,7 @@ impl Reading {
         let finished = streams.into_iter().map(|cells| {
             let rest = Rest {
                 collector: collector.clone(),
-                domains: later.clone(),
+                domains: remaining_domains.clone(),
                 layout: Arc::clone(&self.version.layout),
                 columns: Arc::clone(&self.columns),
                 remaining: Arc::clone(&remaining),

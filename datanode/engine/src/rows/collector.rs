@@ -71,14 +71,15 @@ impl Collector {
     /// # Errors
     /// When the batch lacks a column of the key.
     pub(crate) fn collect(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        let kept = self.kept(&batch)?;
-        if kept.true_count() == kept.len() {
+        let mask = self.mask(&batch)?;
+        if mask.true_count() == mask.len() {
             return Ok(batch);
         }
-        Ok(filter_record_batch(&batch, &kept)?)
+        Ok(filter_record_batch(&batch, &mask)?)
     }
 
-    fn kept(&mut self, batch: &RecordBatch) -> Result<BooleanArray> {
+    /// True for each cell that is no garbage.
+    fn mask(&mut self, batch: &RecordBatch) -> Result<BooleanArray> {
         let parts = [0, 1, 2].map(|part| self.column(batch, part));
         let [row_keys, families, qualifiers] = parts;
         let parts = [row_keys?, families?, qualifiers?];
@@ -87,7 +88,7 @@ impl Collector {
             .as_primitive_opt::<TimestampMicrosecondType>()
             .ok_or_else(|| EngineError::Internal("cells have no timestamps".to_owned()))?;
         let ops = batch.column_by_name(OP_COLUMN).map(|ops| ops.as_primitive::<UInt8Type>());
-        let mut kept = BooleanBufferBuilder::new(batch.num_rows());
+        let mut mask = BooleanBufferBuilder::new(batch.num_rows());
         for row in 0..batch.num_rows() {
             let column = parts.map(|part| bytes(part, row));
             let is_same = match row.checked_sub(1) {
@@ -101,12 +102,12 @@ impl Collector {
                 self.enter(column[1]);
             }
             if ops.is_some_and(|ops| ops.value(row) == DELETE) {
-                kept.append(true);
+                mask.append(true);
                 continue;
             }
             self.versions += 1;
             let version = Version { number: self.versions, timestamp: times.value(row) };
-            kept.append(match &self.verdict {
+            mask.append(match &self.verdict {
                 Verdict::KeepAll => true,
                 Verdict::DropAll => false,
                 Verdict::Rule(rule) => !rule.collects(version, self.now_us),
@@ -115,7 +116,7 @@ impl Collector {
         if let Some(row) = batch.num_rows().checked_sub(1) {
             self.last = Some(parts.map(|part| bytes(part, row).to_vec()));
         }
-        Ok(BooleanArray::new(kept.finish(), None))
+        Ok(BooleanArray::new(mask.finish(), None))
     }
 
     /// Begins a column of a family.
