@@ -661,6 +661,11 @@ fn a_wide_table_stays_one_and_keeps_its_rows_together() {
     let family = partita_proto::wide::Family { name: "f".to_owned(), gc: None };
     options.wide.get_or_insert_default().families.push(family);
     assert_eq!(set(options), Ok(true));
+    let source = world.catalog.table("public", "w").unwrap().id;
+    let mut copy = NewTable { name: "c".to_owned(), copy_of: Some(source), ..wide };
+    copy.schema.key.reverse();
+    let refused = world.change(create(copy)).unwrap_err();
+    assert_eq!(refused, Error::Unsupported("a copy of a wide table".to_owned()));
     let column = TableChange::DropColumn("value".to_owned());
     assert!(invalid(world.done(alter("w", column))).contains("the columns of a wide table"));
 }

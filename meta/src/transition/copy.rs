@@ -72,6 +72,9 @@ pub(super) fn check_copy(
     if record.schema.view.is_some() {
         return Err(Error::Unsupported(format!("{action} a view")));
     }
+    if record.schema.options.wide.is_some() {
+        return Err(Error::Unsupported(format!("{action} a wide table")));
+    }
     let follows = |table: &Arc<TableRecord>| table.is_named() && table.former == Some(source);
     if record.former.is_some() || state.tables().any(follows) {
         return Err(Error::Unsupported(format!(

@@ -6,8 +6,9 @@ use partita_proto::schema::ColumnType;
 use partita_proto::value::Value;
 use partita_proto::wide::{Family, GcRule, Wide, columns};
 
-use super::{made, new_table, table};
+use super::{made, new_table, one, table};
 use crate::show::create_table_sql;
+use crate::statement::Statement;
 
 const CLAUSES: &str = "FAMILIES (stats GC (MAX_VERSIONS = 3), meta)";
 
@@ -75,6 +76,15 @@ fn what_is_no_wide_table_is_refused() {
     refused(&wide("WITH (families = 'f GC (x)')"), "22023", "takes column families such as");
     refused("CREATE TABLE t (a INT PRIMARY KEY) FAMILIES (f)", "42P16", "columns of a wide table");
     refused("CREATE TABLE t (a INT PRIMARY KEY) WITH (kind = 'tall')", "22023", "takes 'wide'");
+}
+
+#[test]
+fn a_wide_table_has_no_copies() {
+    let table = made("CREATE TABLE w WIDE (ROW KEY STRING) FAMILIES (f)");
+    let sql = "CREATE MATERIALIZED COPY c OF w PRIMARY KEY (cell_ts, row_key, family, qualifier)";
+    let Statement::CreateCopy(copy) = one(sql).unwrap() else { panic!("{sql}") };
+    let error = copy.to_new_table(&table).unwrap_err();
+    assert_eq!(error.message, "a copy of a wide table is not supported");
 }
 
 #[test]
