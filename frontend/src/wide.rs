@@ -218,10 +218,10 @@ impl Frontend {
         reads: &Reads,
     ) -> Result<Row, Error> {
         let schema = &table.schema;
-        let wide = schema.options.wide.as_ref();
-        let wide = wide.ok_or_else(|| Error::StaleSchema { table: table.id })?;
-        let key_column = schema.key_columns().next();
-        let key_column = key_column.ok_or_else(|| Error::StaleSchema { table: table.id })?;
+        let (Some(wide), Some(key_column)) = (&schema.options.wide, schema.key_columns().next())
+        else {
+            return Err(Error::StaleSchema { table: table.id });
+        };
         let mut domains = Domains::default();
         let point = Domain::point(row_key_value(key_column, row_key)?);
         domains.restrict(&key_column.storage_name, point);

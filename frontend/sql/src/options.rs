@@ -288,7 +288,7 @@ impl TableOption {
                 options.wide.get_or_insert_default().families.clone_from(families);
             }
             Self::RowSizeWarn(bytes) => {
-                options.wide.get_or_insert_default().row_bytes_warn = *bytes
+                options.wide.get_or_insert_default().row_bytes_warn = *bytes;
             }
             Self::RowSizeMax(bytes) => options.wide.get_or_insert_default().row_bytes_max = *bytes,
         }
