@@ -282,11 +282,16 @@ fn measure_rows(node: &Datanode, measured: &mut JoinSet<()>) {
     }
 }
 
-/// Drops files all of whose rows have expired.
+/// Drops files all of whose rows have expired, and removes garbage of wide tables now and then.
 async fn expire_all(node: &Datanode) -> Option<Ended> {
     for replica in node.replicas() {
         if let Err(error) = replica.partition().expire().await {
             warn!(partition = %replica.id(), %error, "expiry failed");
+        }
+        if replica.is_collection_due()
+            && let Err(error) = replica.compact(true).await
+        {
+            warn!(partition = %replica.id(), %error, "garbage could not be removed");
         }
     }
     None

@@ -28,6 +28,7 @@ use partita_proto::schema::{ColumnType, TableSchema};
 use partita_proto::service::{
     ReadFrom, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
 };
+use partita_proto::wide::Wide;
 use partita_proto::wire::Command;
 use partita_raft::{Group, ReadBy};
 use tokio::sync::{mpsc, oneshot};
@@ -62,6 +63,9 @@ const LEADER_POLL: Duration = Duration::from_millis(2);
 const NEAR_ENTRIES: u64 = 1_000;
 const FRESH: Duration = Duration::from_millis(750);
 
+/// Interval at which garbage of wide tables is removed from files that are not merged for another reason.
+const COLLECT_INTERVAL: Duration = Duration::from_hours(24);
+
 /// True if the range or the schema of a partition is another one than that of the first entries of its log, as far as its
 /// numbers tell.
 pub(crate) fn is_changed(config: &PartitionConfig) -> bool {
@@ -89,6 +93,8 @@ pub(crate) struct Replica {
     damage: Arc<OnceLock<String>>,
     /// Rows of a wide table that take no more cells.
     full_rows: FullRows,
+    /// Time since which no garbage of a wide table was removed.
+    uncollected_since: Mutex<Option<Instant>>,
 }
 
 impl Replica {
@@ -129,7 +135,24 @@ impl Replica {
             unreported_flush: tokio::sync::Mutex::new(false),
             damage: Arc::default(),
             full_rows: FullRows::default(),
+            uncollected_since: Mutex::default(),
         })
+    }
+
+    /// True if the files of a wide table are to be merged because of garbage, which has had time to gather; then the time
+    /// begins anew.
+    pub(crate) fn is_collection_due(&self) -> bool {
+        let config = self.partition.config();
+        let wide = config.schema.options.wide.as_ref();
+        if !wide.is_some_and(Wide::collects) || self.partition.stats().files == 0 {
+            return false;
+        }
+        let mut start = self.uncollected_since.lock();
+        let is_due = start.get_or_insert_with(Instant::now).elapsed() >= COLLECT_INTERVAL;
+        if is_due {
+            *start = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Looks for rows of a wide table that are too large.
