@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A write of one row is one entry of its partition's log, whatever it sets and deletes. One that depends on the row has a
-//! condition that the log decides ([`Reads::of_row`]), so requests take effect one after the other, each once however often
+//! condition that the log decides (`Reads::of_row`), so requests take effect one after the other, each once however often
 //! it is sent.
 //!
 //! A request sees the cells that a query sees. What it deletes takes the garbage of the same columns along: no older version

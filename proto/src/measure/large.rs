@@ -116,7 +116,7 @@ mod tests {
     fn added(rows: &mut LargeRows, cells: &[(&str, usize)]) {
         let keys: ArrayRef =
             Arc::new(StringViewArray::from_iter_values(cells.iter().map(|cell| cell.0)));
-        let values = cells.iter().map(|cell| vec![7; cell.1]);
+        let values = cells.iter().map(|cell| vec![7_u8; cell.1]);
         let mut sizes = RowSizes::new(cells.len());
         sizes.add(keys.as_ref());
         sizes.add(&BinaryViewArray::from_iter_values(values));
