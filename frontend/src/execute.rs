@@ -14,6 +14,7 @@ mod define;
 mod delete;
 pub(crate) mod executed;
 mod insert;
+mod joined_returning;
 mod maintain;
 mod moves;
 pub(crate) mod observe;

@@ -80,15 +80,17 @@ pub(super) enum Source<'a> {
     WithParameters(&'a PlannerStatement, &'a [ScalarValue]),
     /// A prepared query and values for its parameters.
     Prepared(&'a Prepared, &'a [ScalarValue]),
+    /// A plan of a syntax tree and values for its parameters.
+    Planned(&'a LogicalPlan, &'a PlannerStatement, &'a [ScalarValue]),
 }
 
 impl Source<'_> {
     /// The columns with the names that clients see.
     fn shown(&self, schema: SchemaRef) -> SchemaRef {
         match self {
-            Self::Statement(statement) | Self::WithParameters(statement, _) => {
-                with_shown_names(statement, schema)
-            }
+            Self::Statement(statement)
+            | Self::WithParameters(statement, _)
+            | Self::Planned(_, statement, _) => with_shown_names(statement, schema),
             Self::Prepared(prepared, _) => match &prepared.statement {
                 Statement::Query(query) => with_shown_names(&query.statement, schema),
                 _ => schema,
@@ -232,6 +234,9 @@ impl Session {
             Source::Prepared(prepared, parameters) => {
                 let logical = self.cached_plan(state, prepared).await?;
                 with_parameters(logical.as_ref().clone(), parameters)?
+            }
+            Source::Planned(logical, _, parameters) => {
+                with_parameters((*logical).clone(), parameters)?
             }
         })
     }

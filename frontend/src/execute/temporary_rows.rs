@@ -48,6 +48,7 @@ impl Session {
     ) -> Result<(), SqlError> {
         let mut keys: Vec<RecordBatch> = Vec::new();
         let mut rows: Vec<RecordBatch> = Vec::new();
+        let mut found: Vec<RecordBatch> = Vec::new();
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {
@@ -63,6 +64,7 @@ impl Session {
                 }
                 Action::Delete => round.plan.complete_stored(&current)?.rows,
             });
+            found.push(batch);
         }
         if round.action == Action::Update
             && let Some((batch, row)) = temporary.occupied(&keys, &rows)?
@@ -70,7 +72,8 @@ impl Session {
             return Err(taken(&round.table, &rows[batch], row)?);
         }
         // Rows that are too many to return are an error before any is changed.
-        for rows in &rows {
+        for (batch, rows) in found.iter().zip(&rows) {
+            round.note_joined(batch, rows)?;
             round.keep(rows, &BooleanArray::from(vec![true; rows.num_rows()]))?;
         }
         match round.action {
