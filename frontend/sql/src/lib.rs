@@ -131,7 +131,7 @@ pub use split::texts;
 pub use statement::{Rekey, RekeyChange, Statement};
 pub use table_names::rename_tables;
 pub use tail::of_table as tail_notice;
-pub use unique_names::{number_alike, number_hiding};
+pub use unique_names::{name_by_text, number_alike, number_hiding};
 pub use values::{StatementTime, Target};
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{
-    check_sort_keys, drop_collations, give_names, name_function_columns, name_numbered,
-    number_alike, number_hiding, order_aggregates, rename_tables, tell_sort_columns,
+    check_sort_keys, drop_collations, give_names, name_by_text, name_function_columns,
+    name_numbered, number_alike, number_hiding, order_aggregates, rename_tables, tell_sort_columns,
     with_shown_names,
 };
 use partita_worker::{with_bounded_constants, with_bounded_folding};
@@ -644,6 +644,7 @@ async fn planned_with_names(
     // Each rewrite is tried at most once, for the error that it repairs.
     let mut ways: Vec<Way> = vec![
         (names_are_alike, number_alike),
+        (names_are_alike, name_by_text),
         (a_column_is_missing, give_names),
         (a_column_is_missing, name_function_columns),
         (a_sort_key_is_missing, name_numbered),
