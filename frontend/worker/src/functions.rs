@@ -96,6 +96,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         number_division::function(),
         wide::function(),
         constant("version", &[], &version_text()),
+        constant("pg_client_encoding", &[], "UTF8"),
     ];
     let functions = functions.into_iter().chain(steps::functions()).chain(bounded::functions());
     let functions = functions.chain(casts::functions()).chain(checked::functions());

@@ -201,6 +201,17 @@ fn several_statements_come_in_order() {
 }
 
 #[test]
+fn texts_on_several_lines_are_one_text() {
+    let Some(Statement::Query(query)) = parse("SELECT 'one'\n  'two'").unwrap().pop() else {
+        panic!()
+    };
+    assert_eq!(query.statement.to_string(), "SELECT 'onetwo'");
+    for text in ["SELECT 'one' 'two'", "SELECT 'one' AS 'two'", "SELECT 1 WHERE 'a' = 'b' 'c'"] {
+        assert_eq!(parse(text).unwrap_err().sqlstate, "42601", "{text}");
+    }
+}
+
+#[test]
 fn what_is_not_done_is_refused_by_name() {
     for (sql, says) in [
         ("UPDATE t SET (a, b) = (SELECT 1, 2)", "UPDATE ... SET (...) = (SELECT ...)"),
