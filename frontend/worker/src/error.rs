@@ -422,8 +422,12 @@ fn from_cast(message: String) -> SqlError {
     if is_beyond_calendar(&message) {
         return SqlError::new(DATETIME_OVERFLOW, message);
     }
+    if let Some(text) = text_of_no_time(&message) {
+        return out_of_range(text);
+    }
     let numeric = message.contains("Can't cast value") || message.contains("overflow");
-    let datetime = ["imestamp", "Date32", "date", "time"].iter().any(|word| message.contains(word));
+    let words = ["imestamp", "Date32", "date", "time", "interval"];
+    let datetime = words.iter().any(|word| message.contains(word));
     let sqlstate = if numeric {
         NUMERIC_OUT_OF_RANGE
     } else if datetime {
@@ -432,6 +436,24 @@ fn from_cast(message: String) -> SqlError {
         INVALID_TEXT
     };
     SqlError::new(sqlstate, message)
+}
+
+/// The text of a date or a timestamp that Arrow could not read although it has all its parts: one of them is out of its
+/// range, as in `2023-02-29`.
+fn text_of_no_time(message: &str) -> Option<&str> {
+    let text = between(message, "Cannot cast string '", "' to value of Date32")
+        .or_else(|| between(message, "Cannot cast string '", "' to value of Timestamp"))
+        .or_else(|| between(message, "Error parsing timestamp from '", "'"))?;
+    let (date, time) = text.trim().split_once([' ', 'T']).unwrap_or((text.trim(), ""));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    let is_date = date.split('-').count() == 3 && date.split('-').all(is_number);
+    let is_time = time.bytes().all(|c| c.is_ascii_digit() || b":.+-Z".contains(&c));
+    (is_date && is_time).then_some(text)
+}
+
+fn out_of_range(text: &str) -> SqlError {
+    let message = format!("date/time field value out of range: \"{text}\"");
+    SqlError::new(DATETIME_OVERFLOW, message)
 }
 
 /// Returns true for Arrow's messages about a time that its calendar or its type does not have.
@@ -565,6 +587,9 @@ fn from_execution(message: String) -> SqlError {
     if contains("ivide by zero") || contains("ivision by zero") {
         return SqlError::new(DIVISION_BY_ZERO, "division by zero");
     }
+    if let Some(text) = text_of_no_time(&message) {
+        return out_of_range(text);
+    }
     if contains("Error parsing timestamp") {
         return SqlError::new(INVALID_DATETIME, message);
     }
@@ -638,6 +663,16 @@ mod tests {
         assert_eq!(SqlError::from(ArrowError::CastError(text)).sqlstate, "22P02");
         let number = "Can't cast value 300 to type Int8".to_owned();
         assert_eq!(SqlError::from(ArrowError::CastError(number)).sqlstate, "22003");
+        for (text, sqlstate) in [
+            ("Cannot cast string '2023-02-29' to value of Date32 type", "22008"),
+            ("Cannot cast string '2023-02-29x' to value of Date32 type", "22007"),
+            ("Error parsing timestamp from '2023-02-30 10:00:00': error parsing date", "22008"),
+            ("Error parsing timestamp from '2023-02': error parsing date", "22007"),
+            ("Invalid input syntax for type interval: \"x\"", "22007"),
+        ] {
+            let error = SqlError::from(ArrowError::ParseError(text.to_owned()));
+            assert_eq!(error.sqlstate, sqlstate, "{text}");
+        }
         let beyond =
             "Failed to convert 9223372036854775807 to datetime for Timestamp(s)".to_owned();
         assert_eq!(SqlError::from(ArrowError::CastError(beyond)).sqlstate, "22008");
