@@ -40,6 +40,7 @@ use partita_worker::{LISTED_VALUE, padded};
 
 use super::from_functions;
 use super::json;
+use super::ordered_sets;
 use super::rewritten::make_exact;
 use super::shown_names::folded;
 use super::wide_functions;
@@ -506,7 +507,9 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
             }
             Some(Expr::Function(exact))
         }
-        Expr::Function(function) => json::gathered(function),
+        Expr::Function(function) => {
+            json::gathered(function).or_else(|| ordered_sets::over_array(function))
+        }
         Expr::TypedString(typed) => json::typed(typed),
         // Comparisons with blank-padded texts and with the elements of arrays.
         Expr::BinaryOp { left, op, right } => without_blanks(left, op, right),

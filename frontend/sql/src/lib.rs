@@ -62,6 +62,7 @@ pub mod notice;
 mod null_tests;
 mod options;
 mod ordered_aggregates;
+mod ordered_sets;
 mod org_statement;
 mod other_dialects;
 pub mod parser;

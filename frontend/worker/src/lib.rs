@@ -100,6 +100,7 @@ pub mod zoned;
 pub use partita_lanes as lanes;
 
 pub use adjusted::AdjustedCalls;
+pub use arrays::{AT_FRACTION, MOST_FREQUENT};
 pub use bytea::{ByteaLiterals, ByteaTexts, bytes_of};
 pub use casts::RoundedCasts;
 pub use checked::Checked;
