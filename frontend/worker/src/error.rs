@@ -44,6 +44,8 @@ pub const DATATYPE_MISMATCH: &str = "42804";
 pub const NOT_NULL_VIOLATION: &str = "23502";
 /// A number too large for its type.
 pub const NUMERIC_OUT_OF_RANGE: &str = "22003";
+/// SQLSTATE of a cast between types that have none.
+pub const CANNOT_COERCE: &str = "42846";
 /// NULL where a value is required.
 pub const NULL_NOT_ALLOWED: &str = "22004";
 /// Text that cannot be read as its type.

@@ -25,7 +25,9 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 
+use crate::checked::cannot_cast;
 use crate::functions::REGISTRY;
+use crate::times_of_day::INTERVAL_OF_TIME;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 /// Name of the function; nodes know it too.
@@ -427,7 +429,7 @@ fn read(texts: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(intervals))
 }
 
-/// Replaces casts of texts to intervals by the function; to be applied once types are coerced.
+/// Replaces casts of texts and times of day to intervals by functions, and refuses those of numbers; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct ReadIntervals;
 
@@ -445,13 +447,16 @@ impl FunctionRewrite for ReadIntervals {
         let Expr::Cast(Cast { expr, field }) = expression else {
             return Ok(Transformed::no(expression));
         };
-        if *field.data_type() != INTERVAL
-            || !expr.get_type(schema).is_ok_and(|data_type| data_type.is_string())
-        {
-            return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
-        }
-        let Some(function) = REGISTRY.scalar.get(NAME) else {
-            return exec_err!("{NAME} is not registered");
+        let name = match expr.get_type(schema) {
+            Ok(source) if *field.data_type() == INTERVAL && source.is_string() => NAME,
+            Ok(DataType::Time64(_)) if *field.data_type() == INTERVAL => INTERVAL_OF_TIME,
+            Ok(source) if *field.data_type() == INTERVAL && source.is_numeric() => {
+                return Err(cannot_cast(&source, "interval").into());
+            }
+            _ => return Ok(Transformed::no(Expr::Cast(Cast { expr, field }))),
+        };
+        let Some(function) = REGISTRY.scalar.get(name) else {
+            return exec_err!("{name} is not registered");
         };
         let call = ScalarFunction::new_udf(Arc::clone(function), vec![*expr]);
         Ok(Transformed::yes(Expr::ScalarFunction(call)))
