@@ -36,7 +36,7 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
-use partita_worker::{LISTED_VALUE, padded};
+use partita_worker::{LISTED_VALUE, ROUNDED_TIME, padded};
 
 use super::from_functions;
 use super::json;
@@ -567,6 +567,15 @@ fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Exp
             None => None,
         },
         DataType::JSON | DataType::JSONB => json::cast(operand, data_type),
+        // Times have microseconds; fewer digits are rounded.
+        DataType::Time(
+            Some(digits),
+            zone @ (TimezoneInfo::None | TimezoneInfo::WithoutTimeZone),
+        ) => {
+            let time = retyped(DataType::Time(None, *zone));
+            let count = Expr::Value(Value::Number(digits.to_string(), false).into());
+            Some(if *digits < 6 { call(ROUNDED_TIME, vec![time, count]) } else { time })
+        }
         data_type => match length(data_type) {
             // VARCHAR(n) cuts and CHAR(n) pads its text.
             Some(length) => {

@@ -127,7 +127,7 @@ pub use regular::pattern as regular_pattern;
 pub use service::{MEMORY_BYTES, Worker};
 pub use spans::IntervalTexts;
 pub use steps::in_utc;
-pub use times_of_day::{ReadTimes, time_of, time_out_of_range, times_of};
+pub use times_of_day::{ROUNDED_TIME, ReadTimes, time_of, time_out_of_range, times_of};
 pub use uuids::{UuidFunction, UuidTexts, uuid_of, uuid_texts, uuids_of};
 pub use value_texts::{OutputTexts, call_with_zone, cast_texts, text_of};
 pub use wide::bounded as with_bounded_constants;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray, Time64MicrosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType,
-    TimeUnit,
+    DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    Time64MicrosecondType, TimeUnit,
 };
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, exec_err};
@@ -25,7 +25,7 @@ use partita_proto::time_of_day::{TimeError, parse};
 
 use crate::error::SqlError;
 use crate::functions::REGISTRY;
-use crate::plain::Plain;
+use crate::plain::{Plain, is_whole};
 
 const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -38,13 +38,17 @@ const EXCERPT: usize = 100;
 const TIME_OF_INTERVAL: &str = "time_of_interval";
 /// Name of the cast of a time to an interval; nodes know it too.
 pub(crate) const INTERVAL_OF_TIME: &str = "interval_of_time";
+/// Name of the function that rounds a time to some digits of a second; nodes know it too.
+pub const ROUNDED_TIME: &str = "time_rounded";
+/// Digits of a second that times have.
+const DIGITS: i64 = 6;
 const NANOS_OF_MICRO: i64 = 1_000;
 const MICROS_OF_DAY: i64 = 86_400_000_000;
 
 /// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     let read = ScalarUDF::from(Read { signature: Signature::any(1, Volatility::Immutable) });
-    [read, OF_INTERVAL.function(), AS_INTERVAL.function()].into_iter()
+    [read, OF_INTERVAL.function(), AS_INTERVAL.function(), ROUNDED.function()].into_iter()
 }
 
 /// The part of an interval that is less than a day; what is negative is counted back from midnight.
@@ -63,6 +67,41 @@ static OF_INTERVAL: Plain = Plain {
         Ok(Arc::new(times))
     },
 };
+
+/// `time_rounded(time, digits)`: as a cast to `TIME(digits)`.
+static ROUNDED: Plain = Plain {
+    name: ROUNDED_TIME,
+    takes: |types| match types {
+        [DataType::Time32(_) | DataType::Time64(_) | DataType::Null, digits]
+            if is_whole(digits) =>
+        {
+            Some(vec![TIME, DataType::Int64])
+        }
+        _ => None,
+    },
+    gives: |_| TIME,
+    run: |arguments| {
+        let times = arguments[0].as_primitive::<Time64MicrosecondType>();
+        let digits = arguments[1].as_primitive::<Int64Type>();
+        let rows = times.iter().zip(digits.iter());
+        let times = rows.map(|(time, digits)| match time.zip(digits) {
+            Some((time, digits)) => rounded(time, digits).map(Some),
+            None => Ok(None),
+        });
+        Ok(Arc::new(times.collect::<Result<Time64MicrosecondArray, SqlError>>()?))
+    },
+};
+
+/// Microseconds since midnight, rounded to some digits of a second.
+fn rounded(micros: i64, digits: i64) -> Result<i64, SqlError> {
+    let zeros = u32::try_from(DIGITS - digits).unwrap_or(0);
+    let unit = 10_i64.checked_pow(zeros).unwrap_or(1);
+    let rounded = (micros + unit / 2) / unit * unit;
+    if rounded >= MICROS_OF_DAY {
+        return Err(SqlError::new("22008", "time out of range"));
+    }
+    Ok(rounded)
+}
 
 /// The time since midnight.
 static AS_INTERVAL: Plain = Plain {
@@ -216,6 +255,16 @@ mod tests {
         let again = (AS_INTERVAL.run)(&[times]).unwrap();
         let first = again.as_primitive::<IntervalMonthDayNanoType>().value(0);
         assert_eq!(first, IntervalMonthDayNano::new(0, 0, 2 * hour * NANOS_OF_MICRO));
+    }
+
+    #[test]
+    fn times_are_rounded_to_digits_of_a_second() {
+        let micros = 3_723_650_000;
+        for (digits, expected) in [(0, 3_724_000_000), (1, 3_723_700_000), (3, micros), (6, micros)]
+        {
+            assert_eq!(rounded(micros, digits).unwrap(), expected, "{digits}");
+        }
+        assert_eq!(rounded(MICROS_OF_DAY - 1, 0).unwrap_err().sqlstate, "22008");
     }
 
     #[test]
