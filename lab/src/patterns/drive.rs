@@ -114,7 +114,9 @@ impl Stand {
             let number = cell.as_deref().and_then(|text| text.parse::<u64>().ok());
             number.with_context(|| format!("no number, but {cell:?}: {query}"))
         };
-        let numbers = |row: Vec<Option<String>>| row.into_iter().map(number).collect();
+        let numbers = |row: Vec<Option<String>>| {
+            row.into_iter().map(number).collect::<anyhow::Result<Vec<u64>>>()
+        };
         cells.into_iter().map(numbers).collect()
     }
 
