@@ -7,7 +7,7 @@
 //! | name | is | default |
 //! |---|---|---|
 //! | `table` | the table, as `/v1/tables.json` names it | must be given |
-//! | `metric` | `write_rows`, `read_rows`, `write_bytes`, `busy` | `write_rows` |
+//! | `metric` | `write_rows`, `read_rows`, `write_bytes`, `busy`, `operations` | `write_rows` |
 //! | `since` | how many seconds the picture reaches back from `until` | 900 |
 //! | `until` | its end, seconds since the Unix epoch | now |
 //! | `mode` | `absolute` or `relative`: how the reader colours it; the server may ignore it | `absolute` |

@@ -69,7 +69,9 @@ pub(crate) fn number(value: f64) -> String {
 /// A rate in the metric's unit.
 pub(crate) fn rate(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::WriteRows | Metric::ReadRows => format!("{} rows/s", number(value)),
+        Metric::WriteRows | Metric::ReadRows | Metric::Operations => {
+            format!("{} rows/s", number(value))
+        }
         Metric::WriteBytes => format!("{}B/s", number(value)),
         Metric::Busy => percent(value),
     }

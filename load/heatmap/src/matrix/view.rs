@@ -103,7 +103,7 @@ impl History {
     #[must_use]
     pub fn balance(&self, metric: Metric) -> Balance {
         let rates: Vec<f32> =
-            self.present().values().map(|partition| partition.rates[metric.index()]).collect();
+            self.present().values().map(|partition| metric.of(&partition.rates)).collect();
         Balance::of(&rates)
     }
 }
@@ -210,7 +210,7 @@ impl Keys {
             for column in columns {
                 let part: f64 = times.parts(column).map(|(_, part)| part).sum();
                 for (sum, cell) in sums.iter_mut().zip(&column.cells) {
-                    *sum += f64::from(cell[metric.index()]) * part;
+                    *sum += f64::from(metric.of(cell)) * part;
                 }
             }
             for (row, index, share) in self.shares(&block.axis) {
@@ -221,7 +221,7 @@ impl Keys {
     }
 
     fn fill(&self, heatmap: &mut Heatmap, blocks: &[Seen<'_>], times: &Times, groups: &[usize]) {
-        let metric = heatmap.metric.index();
+        let metric = heatmap.metric;
         let mut cells = vec![vec![0.0_f64; times.count]; groups.len()];
         let mut covered = vec![0.0_f64; times.count];
         for (block, columns) in blocks {
@@ -234,7 +234,8 @@ impl Keys {
                 for (slot, part) in times.parts(column) {
                     covered[slot] += f64::from(column.covered) * part;
                     for ((group, row), share) in &mapped {
-                        cells[*group][slot] += f64::from(column.cells[*row][metric]) * share * part;
+                        let amount = f64::from(metric.of(&column.cells[*row]));
+                        cells[*group][slot] += amount * share * part;
                     }
                 }
             }

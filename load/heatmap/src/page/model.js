@@ -4,7 +4,7 @@
 const HEX_PER_COLOUR = 7;
 const RAMP_STEPS = 256;
 const SIGNS = { split: "\u25c6", merge: "\u25a0", move: "\u25b6", transfer: "\u25b2" };
-const METRIC_NAMES = { write_rows: "rows written/s", read_rows: "rows read/s", write_bytes: "bytes written/s", busy: "busy share" };
+const METRIC_NAMES = { write_rows: "rows written/s", read_rows: "rows read/s", write_bytes: "bytes written/s", busy: "busy share", operations: "operations/s" };
 const NAMES = { split: "split", merge: "merge", move: "move", transfer: "leader transfer" };
 
 /** The colour of an intensity, 0 to 1. */
