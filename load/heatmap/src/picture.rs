@@ -22,6 +22,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::diagnosis::Diagnosis;
 use crate::matrix::MarkKind;
 use crate::metric::Metric;
 use crate::number::{narrow, round};
@@ -52,6 +53,9 @@ pub struct Heatmap {
     pub marks: Vec<Mark>,
     /// The detector's verdicts.
     pub verdicts: Vec<VerdictNote>,
+    /// Patterns of the load, by name.
+    #[serde(default)]
+    pub diagnoses: Vec<Diagnosis>,
     /// Distribution of the current load among the partitions.
     pub balance: Balance,
 }

@@ -13,6 +13,7 @@ use super::history::History;
 use super::notes::Notes;
 use super::report::Key;
 use super::rows::choose;
+use crate::diagnosis::diagnose;
 use crate::metric::Metric;
 use crate::number::narrow;
 use crate::picture::{Balance, Bound, Heatmap};
@@ -89,6 +90,7 @@ impl History {
             bounds: Vec::new(),
             marks: Vec::new(),
             verdicts: Vec::new(),
+            diagnoses: Vec::new(),
             balance: self.balance(view.metric),
         };
         // Cells come first: bounds need their gaps, and notes need both.
@@ -96,6 +98,9 @@ impl History {
         heatmap.bounds = bounds(&blocks, &times, &axis, &heatmap.gaps);
         let notes = Notes { axis: &axis, end: keys.end.as_ref(), label: &label };
         notes.add(self, &mut heatmap, &heights);
+        let busy = self.present().values();
+        let busy = busy.map(|partition| (partition.id, Metric::Busy.of(&partition.rates)));
+        heatmap.diagnoses = diagnose(&heatmap, &busy.collect());
         heatmap
     }
 

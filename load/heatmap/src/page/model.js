@@ -124,7 +124,7 @@ function cropped(map, zoom) {
 function stacked(pictures) {
   const finest = pictures.reduce((best, { map }) => (map.times.length && map.step < best.step ? map : best), pictures[0].map);
   const { times, step } = finest, count = pictures.length;
-  const stack = { table: pictures.map(({ name }) => name).join(", "), metric: finest.metric, capacity: null, times, step, gaps: [], rows: [], cells: [], bounds: [], marks: [], verdicts: [], isStacked: true, isMixed: false };
+  const stack = { table: pictures.map(({ name }) => name).join(", "), metric: finest.metric, capacity: null, times, step, gaps: [], rows: [], cells: [], bounds: [], marks: [], verdicts: [], diagnoses: [], isStacked: true, isMixed: false };
   const covered = times.map(() => false);
   pictures.forEach(({ name, map }, part) => {
     const low = stack.rows.length, capacity = capacityOf(map);
@@ -137,6 +137,8 @@ function stacked(pictures) {
       stack.rows.push({ ...row, height: row.height / count, area: row.height * map.rows.length, part, name: index === 0 ? name : undefined, table: map.table, metric: map.metric, capacity: capacity ?? 0 });
       stack.cells.push(at.map((column) => (column === undefined ? 0 : map.cells[index][column])));
     });
+    // A diagnosis is about one picture, whose rows move up.
+    for (const diagnosis of map.diagnoses ?? []) stack.diagnoses.push({ ...diagnosis, from_row: diagnosis.from_row + low, to_row: diagnosis.to_row + low, text: `${name}: ${diagnosis.text}` });
     const columnOf = (column) => { const found = at.findIndex((own) => own !== undefined && own >= column); return found < 0 ? times.length : found; };
     for (const bound of map.bounds) stack.bounds.push({ row: bound.row + low, from: columnOf(bound.from), to: columnOf(bound.to) });
     // Marks and verdicts of one table appear once, in its first picture.
