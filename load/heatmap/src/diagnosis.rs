@@ -165,15 +165,15 @@ fn hot_range(heatmap: &Heatmap, load: &Load) -> Option<Diagnosis> {
     let (row, most) =
         load.rows.iter().enumerate().max_by(|first, second| first.1.total_cmp(second.1))?;
     let share = most / load.total;
-    let shown = heatmap.rows.get(row)?;
-    let is_hot = share >= HOT_SHARE && share >= HOT_DENSITY * f64::from(shown.height);
+    let hot_row = heatmap.rows.get(row)?;
+    let is_hot = share >= HOT_SHARE && share >= HOT_DENSITY * f64::from(hot_row.height);
     is_hot.then(|| Diagnosis {
         kind: DiagnosisKind::HotRange,
         value: narrow(share),
         threshold: narrow(HOT_SHARE),
         from_row: row,
         to_row: row + 1,
-        text: format!("{} of the load is on the keys from {}", percent(share), shown.start),
+        text: format!("{} of the load is on the keys from {}", percent(share), hot_row.start),
     })
 }
 
