@@ -284,6 +284,7 @@ fn the_page_stacks_tables_and_metrics_and_pins_and_copies_what_is_under_the_poin
         "function paintNames(",
         // Keys without what all of them begin with.
         "function commonPrefix(",
+        "function outlined(",
         // Brightness, and totals along both axes.
         "id=\"bright\" type=\"range\"",
         "function paintTotals(",

@@ -161,6 +161,17 @@ function commonPrefix(labels) {
   return prefix.length >= 4 ? prefix : "";
 }
 
+/** Positions behind the levels of a key: us-west2#3698#week1 has three. */
+function levelEnds(key) {
+  return [...key.matchAll(/[#/|]/g)].map((mark) => mark.index + 1);
+}
+
+/** A key without the leading levels that it shares with the one above it. */
+function outlined(upper, key) {
+  const end = upper === undefined ? undefined : levelEnds(key).findLast((end) => upper.startsWith(key.slice(0, end)));
+  return end === undefined ? key : "\u2026" + key.slice(end);
+}
+
 /** Sums over the rows for each column, and means over the columns for each row, without gaps. */
 function totalsOf(map) {
   const gaps = new Set(map.gaps), known = map.times.map((_, column) => column).filter((column) => !gaps.has(column));
