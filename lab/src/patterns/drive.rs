@@ -256,12 +256,12 @@ impl Stand {
         let pairs = Question::ALL.into_iter().flat_map(|question| {
             patterns.iter().map(move |pattern| Asked::new(question, *pattern, data))
         });
-        let mut asked: Vec<Asked> = pairs.collect();
+        let mut replies: Vec<Asked> = pairs.collect();
         for round in 0..effort.warmup + effort.runs {
             progress(&format!("reading: round {}", round + 1));
             // Another balloon each time, so that no answer is in memory because it was asked for before.
             let balloon = round % data.balloons;
-            for group in asked.chunks_mut(patterns.len()) {
+            for group in replies.chunks_mut(patterns.len()) {
                 if round.is_multiple_of(2) {
                     group.reverse();
                 }
@@ -274,7 +274,7 @@ impl Stand {
                 group.sort_by_key(|reply| patterns.iter().position(|name| *name == reply.pattern));
             }
         }
-        Ok(asked)
+        Ok(replies)
     }
 
     /// Asks one question; returns the time until the whole answer was here.

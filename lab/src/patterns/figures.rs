@@ -167,7 +167,7 @@ impl Measured {
     /// The document's claims, judged.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let (buckets, narrow) = (Pattern::NewCells, Pattern::Unserialized);
-        let week = |all| Question { scope: Scope::Week, all };
+        let week = |is_whole| Question { scope: Scope::Week, all: is_whole };
         let hour = Question { scope: Scope::Hour, all: true };
         vec![
             self.less(

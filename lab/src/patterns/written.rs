@@ -122,10 +122,10 @@ fn loads(stored: &[Stored]) -> Vec<Vec<String>> {
 }
 
 /// Table of reads.
-fn reads(asked: &[Asked]) -> Vec<Vec<String>> {
+fn reads(replies: &[Asked]) -> Vec<Vec<String>> {
     let mut lines = vec![heads(&["question", "pattern", "rows", "p50 ms", "p99 ms", "max ms"])];
     let mut former = "";
-    for reply in asked {
+    for reply in replies {
         let name = reply.question.name();
         let latency = reply.summary();
         lines.push(vec![
@@ -162,9 +162,9 @@ fn load_bars(
 }
 
 /// Bars of the patterns for each question.
-fn question_bars(asked: &[Asked]) -> Vec<Bars> {
+fn question_bars(replies: &[Asked]) -> Vec<Bars> {
     let mut groups: Vec<Bars> = Vec::new();
-    for reply in asked {
+    for reply in replies {
         let name = reply.question.name();
         if groups.last().is_none_or(|group| group.name != name) {
             groups.push(Bars { name: name.to_owned(), bars: Vec::new() });
@@ -199,7 +199,7 @@ impl Outcome {
 
     /// The page's pictures, tables and statements.
     fn html(&self, claims: &[Claim]) -> String {
-        let Measured { stored, asked } = &self.measured;
+        let Measured { stored, asked: replies } = &self.measured;
         let rate = |value: f64| format!("{value:.0}");
         let percent = |value: f64| format!("{:.0} %", value * 100.0);
         let ms = |value: f64| format!("{} ms", short(value));
@@ -228,7 +228,7 @@ impl Outcome {
                     load_bars("hotspot share of a tick", stored, tick_share, percent),
                 ],
             ),
-            bars("latency of reads, median", &question_bars(asked)),
+            bars("latency of reads, median", &question_bars(replies)),
         ];
         let mut html = "<p>Measured:</p><ul>".to_owned();
         for claim in claims {
@@ -244,7 +244,7 @@ impl Outcome {
         let _ok = write!(html, "</ul><div class=\"charts\">{}</div>", charts.concat());
         html.push_str(&table(&loads(stored)));
         html.push_str("<p></p>");
-        html.push_str(&table(&reads(asked)));
+        html.push_str(&table(&reads(replies)));
         for figures in stored {
             let pattern = figures.pattern;
             let _ok = write!(
@@ -260,7 +260,7 @@ impl Outcome {
                     "<div class=\"map\"><div class=\"light\">{light}</div><div class=\"dark\">{dark}</div></div>"
                 );
             }
-            for reply in asked.iter().filter(|reply| reply.pattern == pattern) {
+            for reply in replies.iter().filter(|reply| reply.pattern == pattern) {
                 let _ok = write!(
                     html,
                     "<p>{}</p><code>{}</code>",
@@ -278,27 +278,31 @@ impl Outcome {
     /// If a file cannot be written.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let (about, claims) = (self.about(cores), self.measured.claims());
-        let Measured { stored, asked } = &self.measured;
+        let (description, claims) = (self.about(cores), self.measured.claims());
+        let Measured { stored, asked: replies } = &self.measured;
         let report = Report {
             what: "patterns",
-            about: &about,
+            about: &description,
             cores,
             data: &self.data,
             clients: self.effort.clients,
             events_per_insert: self.effort.batch,
             patterns: stored.iter().map(StoredPart::of).collect(),
-            questions: asked.iter().map(AskedPart::of).collect(),
+            questions: replies.iter().map(AskedPart::of).collect(),
             claims: &claims,
         };
         let json = serde_json::to_string_pretty(&report)? + "\n";
-        let page = document("Patterns of time series, measured", &about, &self.html(&claims));
+        let page = document("Patterns of time series, measured", &description, &self.html(&claims));
         for (name, text) in [("report.json", json), ("report.html", page)] {
             let path = folder.join(name);
             std::fs::write(&path, text)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        say(&format!("{about}\n\n{}\n\n{}\n", align(&loads(stored)), align(&reads(asked))))?;
+        say(&format!(
+            "{description}\n\n{}\n\n{}\n",
+            align(&loads(stored)),
+            align(&reads(replies))
+        ))?;
         for claim in &claims {
             say(&claim.line())?;
         }
