@@ -32,9 +32,7 @@ impl Core {
         let picture = self.load.lock().pictures.of(request.table);
         let (history, capacity) = match picture {
             // Operations of both kinds have no common capacity.
-            Some((history, capacity)) => {
-                (history, capacity.get(metric.index()).copied().flatten())
-            }
+            Some((history, capacity)) => (history, capacity.get(metric.index()).copied().flatten()),
             None => (Arc::new(Mutex::new(self.idle(&request, &codec, until_s))), None),
         };
         let limit = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);
