@@ -378,10 +378,8 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&text("report.json")).unwrap();
         let pattern = &json["patterns"][0];
         assert_eq!(pattern["pattern"], "new-cells");
-        assert_eq!(
-            (&pattern["events_per_s"], &pattern["cells_per_s"]),
-            (&60.0.into(), &240.0.into())
-        );
+        assert_eq!(pattern["events_per_s"], 60.0);
+        assert_eq!(pattern["cells_per_s"], 240.0);
         assert_eq!(pattern["bytes_per_event"], 10.0);
         assert_eq!(pattern["tick"]["hotspot_share"], 1.0);
         assert_eq!(json["questions"][0]["question"], "a minute");
