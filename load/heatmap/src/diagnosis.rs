@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn minute_ticks_are_bursts_and_a_single_peak_is_none() {
-        let ticks = picture(4, 60, |column, _| if column % 12 == 0 { 120.0 } else { 0.0 });
+        let ticks = picture(4, 60, |column, _| if column.is_multiple_of(12) { 120.0 } else { 0.0 });
         assert_eq!(kinds(&ticks)[0], DiagnosisKind::Bursts);
         let peak = picture(4, 60, |column, _| if (20..24).contains(&column) { 120.0 } else { 1.0 });
         assert!(!kinds(&peak).contains(&DiagnosisKind::Bursts));
