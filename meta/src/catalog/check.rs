@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use partita_proto::access::{Grantee, Scope, Target};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId, TableId};
-use partita_proto::materialized::{CopyOf, copy_key_fits};
+use partita_proto::materialized::{CopyOf, copy_key_fits, is_first_key};
 use partita_proto::range::Bound;
 
 use super::{PartitionRecord, State, TableRecord};
@@ -276,7 +276,8 @@ impl State {
         if !is_plain || source.database != table.database {
             return Err(format!("it cannot be a copy of table {}", source.id));
         }
-        if !copy_key_fits(&source.schema, &table.schema.key) {
+        let is_first_key = copy.is_rekeying() && is_first_key(&source.schema, &table.schema.key);
+        if !is_first_key && !copy_key_fits(&source.schema, &table.schema.key) {
             return Err(format!("it has other key columns than table {}", source.id));
         }
         Ok(())
