@@ -552,7 +552,8 @@ impl Fake {
         }
     }
 
-    fn scan(&self, node: NodeId, request: &ScanRequest) -> Result<ScanReply, Error> {
+    /// `fills`: for a copy, which may read a closed partition.
+    fn scan(&self, node: NodeId, request: &ScanRequest, fills: bool) -> Result<ScanReply, Error> {
         if let Some(error) = self.scan_errors.lock().pop_front() {
             return Err(error);
         }
@@ -572,7 +573,7 @@ impl Fake {
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
-        if partition.captures.is_closed() {
+        if partition.captures.is_closed() && !fills {
             return Err(Error::StaleSchema { table: partition.table.id });
         }
         partition.scans += 1;
@@ -1057,7 +1058,7 @@ impl DataService for FakeNode {
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
-        self.0.scan(self.1, &request)
+        self.0.scan(self.1, &request, false)
     }
 
     async fn capture(
@@ -1075,7 +1076,7 @@ impl DataService for FakeNode {
 
     async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
         let index = self.0.filled(copy, scan.partition)?;
-        Ok((index, self.0.scan(self.1, &scan)?))
+        Ok((index, self.0.scan(self.1, &scan, true)?))
     }
 
     async fn open_partition(&self, _: PartitionSpec) -> Result<(), Error> {

@@ -595,6 +595,12 @@ impl Router {
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
         let (newest, former) = (&table.schema, &part.table.schema);
+        if former.is_keyless() && !newest.is_keyless() {
+            // The rows were made, or found, by the hidden key, which the table has no longer.
+            let message = format!("table \"{}\" got a primary key meanwhile", table.name);
+            let error = SqlError { retryable: true, ..SqlError::new("40001", message) };
+            return Err(error.with_hint("repeat the statement"));
+        }
         // Unchanged columns and constraints need no completion, only a new placement. Rows of a source are complete, and
         // rows under a condition are refused if the schema has changed since they were read.
         let is_complete = newest.version == former.version
@@ -813,7 +819,8 @@ fn without_placement(rows: RecordBatch) -> Result<RecordBatch, SqlError> {
     Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
 }
 
-fn check_keys(keys: &Keys, table: &str) -> Result<(), SqlError> {
+/// Checks that no key is too long.
+pub(crate) fn check_keys(keys: &Keys, table: &str) -> Result<(), SqlError> {
     if keys.size_bytes() <= KEY_BYTES_MAX {
         return Ok(());
     }

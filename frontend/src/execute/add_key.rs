@@ -1,38 +1,22 @@
-//! ALTER TABLE ... ADD PRIMARY KEY, of a table without a key: its rows are written to a table with the key.
+//! ALTER TABLE ... ADD PRIMARY KEY, of a table without a key: a copy with the key takes its place.
 //!
-//! ```text
-//!   t ─▶ t$keyed, empty ─▶ all rows of t ─▶ as many rows as t? ─▶ t$keyed takes the place of t, which is dropped
-//!                                │ fails          │ no
-//!                                └────────────────┴─▶ t$keyed is dropped again, t stays as it was
-//! ```
-//!
-//! Two rows with the same key become one, so the numbers of rows differ then. Nothing locks the table: rows that other
-//! sessions write meanwhile are counted before the switch, and the statement fails if their number has changed.
-//!
-//! Invariant: until meta switches the tables in one step, `t` has all of its rows.
+//! The copy is made, filled and switched as `frontend/src/copies/first_key.rs` says; the statement waits for that. The
+//! table keeps its id, and with it rights, sequences and views.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
-use futures::StreamExt;
-use partita_proto::access::{Action, Need, Object, Permit};
+use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
-use partita_proto::service::{Ddl, TableChange};
+use partita_proto::materialized::with_first_key;
+use partita_proto::placement::Placement;
+use partita_proto::service::{Ddl, NewTable};
 use partita_sql::Notice;
-use partita_sql::identifier::quote;
-use partita_sql::parser;
-use partita_sql::show::create_table_sql_unplaced;
-use partita_sql::statement::{CreateTable, Insert, InsertSource, Query, Statement, TableName};
 
-use super::create_as::Unfilled;
 use super::define::WRONG_OBJECT_TYPE;
-use super::query::{Source, Target};
+use crate::copies::first_key::Unkeyed;
 use crate::error::{DUPLICATE_COLUMN, SqlError};
 use crate::information::{has_key, key_name};
 use crate::output::Output;
-use crate::privileges::table_acl;
 use crate::session::Session;
 
 const TAG: &str = "ALTER TABLE";
@@ -44,46 +28,59 @@ const UNIQUE_VIOLATION: &str = "23505";
 const SERIALIZATION_FAILURE: &str = "40001";
 
 impl Session {
-    /// Gives a table a key of these columns, whose constraint may have been given a name.
+    /// Gives a table a key of these columns, whose constraint may have been given a name. `permit` covers the table.
     pub(super) async fn add_key(
         &self,
         table: &Table,
         (columns, constraint): (&[String], Option<&str>),
+        permit: &Permit,
     ) -> Result<Output, SqlError> {
         self.check_keyable(table, columns)?;
-        let create = self.with_key(table, columns)?;
-        let catalog = self.catalog();
-        let database = catalog.databases.get(&table.database);
-        let database = database.ok_or_else(|| SqlError::undefined_table(&table.name))?;
-        let needs = [Need::new(Action::Create, Object::Database(Arc::clone(database)))];
-        let permit = self.viewer().check(&needs)?;
-        let notices = Box::pin(self.make_table(&create, &permit)).await?;
-        // The permit was for the database; from here on it is for the new table.
-        let catalog = self.catalog();
-        let keyed = catalog.table(&table.database, &create.table.name);
-        let keyed = keyed.ok_or_else(|| SqlError::undefined_table(&create.table.name))?;
-        let ownership = Need::new(Action::Own, self.viewer().object(keyed)?);
-        let insertion = Need::new(Action::Insert, self.viewer().object(keyed)?);
-        let permit = self.viewer().check(&[ownership, insertion])?;
-        let noun = "the new table with the key";
-        let mut unfilled = Unfilled::new(self.frontend(), keyed, permit.clone(), noun);
-        if let Err(error) = Box::pin(self.fill_keyed(table, keyed, &permit)).await {
-            return Err(unfilled.drop_table(error).await);
-        }
-        let (database, name) = (keyed.database.clone(), keyed.name.clone());
-        let change = TableChange::TakePlace(table.id);
-        let ddl = Ddl::AlterTable { database, name, change };
-        if let Err(error) = self.frontend().change(&permit, ddl).await {
-            return Err(unfilled.drop_table(error).await);
-        }
-        unfilled.keep();
-        let mut notices = notices.unwrap_or_default();
         let key = key_name(table);
-        if let Some(name) = constraint.filter(|name| *name != key) {
-            let message = format!("the constraint is named \"{key}\" instead of \"{name}\"");
-            notices.push(Notice::notice(message));
+        // The second time, writers wait.
+        for closes_first in [false, true] {
+            match self.try_add_key(table, columns, closes_first, permit).await {
+                Ok(()) => {
+                    let mut notices = Vec::new();
+                    if let Some(name) = constraint.filter(|name| *name != key) {
+                        let message =
+                            format!("the constraint is named \"{key}\" instead of \"{name}\"");
+                        notices.push(Notice::notice(message));
+                    }
+                    return Ok(Output::done_with(TAG, notices));
+                }
+                Err(Unkeyed::Changed) => {}
+                Err(Unkeyed::Duplicate) => {
+                    let message = format!("could not create unique index \"{key}\"");
+                    return Err(SqlError::new(UNIQUE_VIOLATION, message)
+                        .with_detail("two rows or more have the same key")
+                        .with_hint("delete or change the rows with equal keys"));
+                }
+                Err(Unkeyed::Failed(error)) => return Err(error),
+            }
         }
-        Ok(Output::done_with(TAG, notices))
+        let message = format!("table \"{}\" was changed while it got its key", table.name);
+        Err(SqlError::new(SERIALIZATION_FAILURE, message)
+            .with_hint("repeat the statement when fewer sessions write to the table"))
+    }
+
+    /// Makes the copy with the key, and has it take the table's place.
+    async fn try_add_key(
+        &self,
+        table: &Table,
+        columns: &[String],
+        closes_first: bool,
+        permit: &Permit,
+    ) -> Result<(), Unkeyed> {
+        let newest = self.frontend().catalog().table_by_id(table.id).cloned();
+        let newest = newest.ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        let new = self.with_key(&newest, columns)?;
+        let name = new.name.clone();
+        let create = Ddl::CreateTable { table: Box::new(new), if_not_exists: false };
+        self.frontend().change(permit, create).await?;
+        let copy = self.frontend().catalog().table(&table.database, &name).cloned();
+        let copy = copy.ok_or(Unkeyed::Changed)?;
+        Box::pin(self.frontend().copies().add_first_key(&copy, closes_first)).await
     }
 
     /// Refuses a key for a table that cannot get one.
@@ -107,11 +104,6 @@ impl Session {
             let feature = format!("ADD PRIMARY KEY to temporary table \"{name}\"");
             return Err(SqlError::unsupported(feature).with_hint("declare it in CREATE TABLE"));
         }
-        if table_acl(self.viewer(), table).is_some() {
-            let feature = format!("ADD PRIMARY KEY to table \"{name}\" with granted privileges");
-            return Err(SqlError::unsupported(feature)
-                .with_hint("revoke them, and grant them again after the change"));
-        }
         let mut known = BTreeSet::new();
         for column in columns {
             if !table.schema.shown().any(|present| present.name == *column) {
@@ -126,105 +118,25 @@ impl Session {
         Ok(())
     }
 
-    /// The definition of the table with the key: that of the table, under a free name.
-    fn with_key(&self, table: &Table, columns: &[String]) -> Result<CreateTable, SqlError> {
-        let text = create_table_sql_unplaced(table);
-        let Some(Statement::CreateTable(mut create)) = parser::parse(&text)?.pop() else {
-            return Err(SqlError::internal("the definition of a table is no CREATE TABLE"));
+    /// The table with the key: the columns of the other one, under a free name.
+    fn with_key(&self, table: &Table, columns: &[String]) -> Result<NewTable, SqlError> {
+        let id = |name: &String| {
+            let column = table.schema.column(name).map(|column| column.id);
+            column.ok_or_else(|| SqlError::undefined_column(name, &table.name))
         };
-        let catalog = self.frontend().catalog();
-        let is_free = |name: &String| catalog.table(&table.database, name).is_none();
-        let first = format!("{}$keyed", table.name);
-        let numbered = (2..).map(|number| format!("{}$keyed{number}", table.name));
-        let name = std::iter::once(first.clone()).chain(numbered).find(is_free).unwrap_or(first);
-        create.table = TableName { database: Some(table.database.clone()), name };
-        create.primary_key = Some(columns.to_vec());
-        for definition in &mut create.columns {
-            if columns.contains(&definition.name) {
-                definition.nullable = Some(false);
-            }
-            // The names of indexes without one would be those of the other table.
-            let present = table.schema.column(&definition.name);
-            let indexes = present.into_iter().flat_map(|column| &column.indexes);
-            definition.indexes =
-                indexes.map(|index| (Some(index.name.clone()), index.options)).collect();
-        }
-        Ok(*create)
-    }
-
-    /// Writes all rows of a table to the one with the key.
-    async fn fill_keyed(
-        &self,
-        table: &Table,
-        keyed: &Arc<Table>,
-        permit: &Permit,
-    ) -> Result<(), SqlError> {
-        let columns: Vec<_> =
-            keyed.schema.shown().filter(|column| column.generated.is_none()).collect();
-        let names: Vec<String> =
-            columns.iter().map(|column| quote(&column.name).into_owned()).collect();
-        let text = format!("SELECT {} FROM {}", names.join(", "), full_name(table));
-        let query = query_of(&text)?;
-        let target = Target { pinned: Some(table), ..Target::default() };
-        let running = Box::pin(self.start(&Source::Statement(&query.statement), target)).await?;
-        let insert = Insert {
-            text: Arc::from(text),
-            position: 0,
-            table: TableName { database: Some(keyed.database.clone()), name: keyed.name.clone() },
-            columns: None,
-            alias: None,
-            keeps: false,
-            overriding: None,
-            source: InsertSource::Query(Box::new(query.clone())),
-            conflict: None,
-            returning: None,
-        };
-        let columns = (columns.as_slice(), false);
-        let executed =
-            self.insert_running(&insert, keyed, columns, (running, None), permit).await?;
-        let Output::Done { rows: Some(rows), .. } = executed.output else {
-            return Err(SqlError::internal("a table was filled without a count"));
-        };
-        if self.row_count(keyed).await? != rows {
-            let key = key_name(table);
-            let message = format!("could not create unique index \"{key}\"");
-            return Err(SqlError::new(UNIQUE_VIOLATION, message)
-                .with_detail("two rows or more have the same key")
-                .with_hint("delete or change the rows with equal keys"));
-        }
-        if self.row_count(table).await? != rows {
-            let message = format!("table \"{}\" was written while it got its key", table.name);
-            return Err(SqlError::new(SERIALIZATION_FAILURE, message)
-                .with_hint("repeat the statement when no session writes to the table"));
-        }
-        Ok(())
-    }
-
-    /// The number of rows of a table.
-    async fn row_count(&self, table: &Table) -> Result<u64, SqlError> {
-        let query = query_of(&format!("SELECT count(*) FROM {}", full_name(table)))?;
-        // As for a statement that writes: no acknowledged row may be missed.
-        let target = Target { pinned: Some(table), ..Target::default() };
-        let source = Source::Statement(&query.statement);
-        let mut running = Box::pin(self.start(&source, target)).await?;
-        let mut count = 0_i64;
-        while let Some(batch) = running.stream.next().await {
-            let batch = batch?;
-            let counts = batch.column(0).as_primitive_opt::<Int64Type>();
-            count += counts.map_or(0, |counts| counts.values().iter().sum::<i64>());
-        }
-        u64::try_from(count).map_err(|_| SqlError::internal("a count below zero"))
-    }
-}
-
-fn full_name(table: &Table) -> String {
-    format!("{}.{}", quote(&table.database), quote(&table.name))
-}
-
-/// A query of this file.
-fn query_of(text: &str) -> Result<Query, SqlError> {
-    match parser::parse(text)?.pop() {
-        Some(Statement::Query(query)) => Ok(query),
-        _ => Err(SqlError::internal("the query of a primary key is no query")),
+        let key = columns.iter().map(id).collect::<Result<Vec<_>, SqlError>>()?;
+        let schema = with_first_key(&table.schema, &key);
+        schema.validate()?;
+        Ok(NewTable {
+            database: table.database.clone(),
+            name: self.rekeyed_name(table),
+            schema,
+            placement: Placement::Range,
+            cuts: Vec::new(),
+            owner: table.owner,
+            copy_of: Some(table.id),
+            rekeys: true,
+            sequences: Vec::new(),
+        })
     }
 }

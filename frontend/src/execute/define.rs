@@ -168,7 +168,7 @@ impl Session {
         }
         if let Some(key) = alter.added_key() {
             self.check_covered(&alter.table, Action::Own, permit)?;
-            return Box::pin(self.add_key(&table, key)).await;
+            return Box::pin(self.add_key(&table, key, permit)).await;
         }
         let is_copied = self.catalog().copies_of(table.id).next().is_some();
         if let Some(placement) = alter.moving_placement(&table, is_copied)? {
