@@ -139,7 +139,8 @@ impl Frontend {
         self.change_row(permit, table, (row_key, true), decide).await
     }
 
-    /// Makes new cells of the newest ones of a row; returns them.
+    /// Makes new cells of the newest ones of a row; returns them. New ones have the time in whole milliseconds, as clients
+    /// of Bigtable expect.
     ///
     /// # Errors
     /// As [`Frontend::mutate_row`]; also if a value is no counter, or a counter would leave its range.
@@ -151,7 +152,8 @@ impl Frontend {
     ) -> Result<Cells, SqlError> {
         request.check(wide_of(table)?)?;
         let decide = |row: &Row| {
-            let written = request.change(&row.visible(), now_us())?;
+            let now_us = now_us();
+            let written = request.change(&row.visible(), now_us - now_us.rem_euclid(1_000))?;
             let change = RowChange { written: written.clone(), removed: BTreeSet::new() };
             Ok::<_, SqlError>((change, written))
         };

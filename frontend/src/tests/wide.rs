@@ -143,6 +143,7 @@ async fn increments_by_many_clients_are_all_counted() {
         ReadModifyRule::Increment { family: "f".to_owned(), qualifier: b"n".to_vec(), amount: 0 };
     let request = ReadModify { row_key: b"counter".to_vec(), rules: vec![rule] };
     let counter = db.frontend.read_modify_row(&db.permit(), &table(&db), &request).await.unwrap();
+    assert!(counter.keys().all(|cell| cell.timestamp % 1_000 == 0), "{counter:?}");
     let value = counter.into_values().next().unwrap();
     assert_eq!(i64::from_be_bytes(value.try_into().unwrap()), 200);
 }
