@@ -345,6 +345,11 @@ impl Fake {
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
             TableChange::SetOptions(options) => schema.options = options,
+            TableChange::ChangeFamilies(changes) => {
+                let wide = schema.options.wide.as_mut();
+                let wide = wide.ok_or_else(|| none("families", &table.name))?;
+                changes.iter().try_for_each(|change| change.apply(&mut wide.families))?;
+            }
             TableChange::SetView { columns, definition } => {
                 schema.columns = columns;
                 schema.view = Some(*definition);

@@ -18,6 +18,7 @@ use partita_proto::schema::{
 };
 use partita_proto::service::TableChange;
 use partita_proto::stored_view::ViewDefinition;
+use partita_proto::wide::FamilyChange;
 
 use crate::catalog::TableRecord;
 use crate::create::check_options;
@@ -25,6 +26,9 @@ use crate::expression::mentions;
 
 /// SQLSTATE of a definition that does not fit what is there.
 const INVALID_TABLE_DEFINITION: &str = "42P16";
+
+/// SQLSTATE of a table of another kind.
+const WRONG_OBJECT_TYPE: &str = "42809";
 
 /// A table's columns after a change.
 #[derive(Debug)]
@@ -67,6 +71,7 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         }
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+        TableChange::ChangeFamilies(changes) => change_families(&mut schema, changes)?,
         TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
         TableChange::MoveColumn { column, after: predecessor } => {
             move_column(&mut schema, column, predecessor.as_deref())?
@@ -333,6 +338,16 @@ fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> R
     }
     column.default = default.map(str::to_owned);
     Ok(true)
+}
+
+fn change_families(schema: &mut TableSchema, changes: &[FamilyChange]) -> Result<bool, Error> {
+    let mut options = schema.options.clone();
+    let Some(wide) = &mut options.wide else {
+        let message = "only wide tables have column families".to_owned();
+        return Err(Error::Query { sqlstate: WRONG_OBJECT_TYPE.to_owned(), message, hint: None });
+    };
+    changes.iter().try_for_each(|change| change.apply(&mut wide.families))?;
+    set_options(schema, &options)
 }
 
 fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool, Error> {

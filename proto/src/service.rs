@@ -40,6 +40,7 @@ use crate::schema::{Check, Column, ColumnType, TableOptions, TableSchema, TextLe
 use crate::sequence::{SequenceChange, TableSequence};
 use crate::stored_view::ViewDefinition;
 use crate::task::TaskChange;
+use crate::wide::FamilyChange;
 
 /// Identity of a write: repeated under the same identity, it takes effect once. Rows that are sent again in several
 /// requests, because their partition was split meanwhile, have a new identity for each of these, together with the
@@ -596,6 +597,8 @@ pub enum TableChange {
     },
     /// Replaces the options.
     SetOptions(TableOptions),
+    /// Changes the column families of a wide table, in this order, as they are when the change is decided.
+    ChangeFamilies(Vec<FamilyChange>),
     /// Renames the table.
     Rename(String),
     /// Gives the table the name, the owner and the sequences of another one of its database, which is dropped by that.

@@ -16,6 +16,7 @@
 //! - the cells of a row are in one partition: rows are kept together by their row key, which alone places them;
 //! - names of families are unique and valid; rules are not empty and not deeper than [`GC_DEPTH_MAX`].
 
+mod family;
 mod gc;
 mod mutation;
 mod read_modify;
@@ -24,6 +25,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::family::FamilyChange;
 pub use self::gc::{GC_DEPTH_MAX, GcRule, Version};
 pub use self::mutation::{CellKey, CellMutation, RowChange, RowMutation};
 pub use self::read_modify::{ReadModify, ReadModifyRule};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use partita_proto::wide::{Family, Wide, check_family_name};
+use partita_proto::wide::{Family, FamilyChange, Wide, check_family_name};
 use tonic::{Request, Response, Status};
 
 use crate::api::tables::bigtable_table_admin_server::BigtableTableAdmin;
@@ -24,7 +24,7 @@ use crate::gc::{message_of, rule_of};
 use crate::names::{InstanceName, TableName, check_table};
 use crate::rows::KeySpan;
 use crate::status::refused;
-use crate::store::{FamilyChange, WideStore, WideTable, caller_of};
+use crate::store::{WideStore, WideTable, caller_of};
 
 /// Name of the only cluster of an instance.
 const CLUSTER: &str = "partita";

@@ -38,4 +38,5 @@ pub use admin::Admin;
 pub use cell::{Cell, Row};
 pub use data::Data;
 pub use names::TableName;
-pub use store::{Caller, Check, FamilyChange, KeySample, RowStream, Scan, WideStore, WideTable};
+pub use partita_proto::wide::FamilyChange;
+pub use store::{Caller, Check, KeySample, RowStream, Scan, WideStore, WideTable};

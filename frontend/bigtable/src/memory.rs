@@ -9,13 +9,15 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use partita_proto::access::Identity;
-use partita_proto::wide::{CellKey, Family, ReadModify, RowChange, RowMutation, Version, Wide};
+use partita_proto::wide::{
+    CellKey, Family, FamilyChange, ReadModify, RowChange, RowMutation, Version, Wide,
+};
 use tonic::Status;
 
 use crate::cell::{Cell, Row};
 use crate::names::TableName;
 use crate::rows::KeySpan;
-use crate::store::{Check, FamilyChange, KeySample, RowStream, Scan, WideStore, WideTable};
+use crate::store::{Check, KeySample, RowStream, Scan, WideStore, WideTable};
 
 /// The time of garbage collection and of new cells, in microseconds.
 pub(crate) const NOW_US: i64 = 1_000_000_000;

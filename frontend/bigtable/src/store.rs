@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use partita_proto::access::Identity;
-use partita_proto::wide::{CellKey, Family, ReadModify, RowMutation, Wide};
+use partita_proto::wide::{CellKey, Family, FamilyChange, ReadModify, RowMutation, Wide};
 use tonic::{Request, Status};
 
 use crate::cell::Row;
@@ -36,17 +36,6 @@ pub struct WideTable {
     pub table: String,
     /// Families and limits.
     pub wide: Wide,
-}
-
-/// A change of a table's families.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FamilyChange {
-    /// Adds a family.
-    Create(Family),
-    /// Replaces the rule of a family.
-    Update(Family),
-    /// Removes a family and its cells.
-    Drop(String),
 }
 
 /// A key that divides a table.

@@ -10,6 +10,7 @@ use partita_proto::materialized::{CopyChange, Steering};
 use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, Ddl, TableChange};
 use partita_proto::task::{TaskChange, TaskEdit};
+use partita_proto::wide::FamilyChange;
 
 use super::entry::Event;
 use crate::privileges::role_name;
@@ -150,6 +151,14 @@ fn table_change(change: &TableChange) -> String {
             format!("ALTER COLUMN {column} UNSET {} INDEX", kind.sql())
         }
         TableChange::SetOptions(_) => "SET options".to_owned(),
+        TableChange::ChangeFamilies(changes) => {
+            let change = |change: &FamilyChange| match change {
+                FamilyChange::Create(family) => format!("ADD FAMILY {}", family.name),
+                FamilyChange::Update(family) => format!("ALTER FAMILY {}", family.name),
+                FamilyChange::Drop(name) => format!("DROP FAMILY {name}"),
+            };
+            changes.iter().map(change).collect::<Vec<_>>().join(", ")
+        }
         TableChange::SetView { .. } => "AS query".to_owned(),
         TableChange::MoveColumn { column, after: Some(predecessor) } => {
             format!("COLUMN {column} AFTER {predecessor}")

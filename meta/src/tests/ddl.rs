@@ -8,6 +8,7 @@ use partita_proto::range::TypedRange;
 use partita_proto::route::hash_cuts;
 use partita_proto::rule::{Comparison, Rule};
 use partita_proto::schema::{Check, TextLength};
+use partita_proto::wide::{Family, FamilyChange};
 
 use super::*;
 use crate::catalog::Work;
@@ -661,6 +662,17 @@ fn a_wide_table_stays_one_and_keeps_its_rows_together() {
     let family = partita_proto::wide::Family { name: "f".to_owned(), gc: None };
     options.wide.get_or_insert_default().families.push(family);
     assert_eq!(set(options), Ok(true));
+    // Whoever changes another family changes it among those that there are by then.
+    let family = |name: &str| FamilyChange::Create(Family { name: name.to_owned(), gc: None });
+    let mut change = |changes| world.done(alter("w", TableChange::ChangeFamilies(changes)));
+    assert_eq!(change(vec![family("g"), family("h")]), Ok(true));
+    assert_eq!(change(vec![FamilyChange::Drop("g".to_owned())]), Ok(true));
+    let exists = Error::AlreadyExists { kind: "column family", name: "h".to_owned() };
+    assert_eq!(change(vec![family("i"), family("h")]), Err(exists));
+    let schema = Arc::clone(&world.catalog.table("public", "w").unwrap().schema);
+    let families = &schema.options.wide.as_ref().unwrap().families;
+    let names: Vec<&str> = families.iter().map(|family| family.name.as_str()).collect();
+    assert_eq!(names, ["f", "h"]);
     let source = world.catalog.table("public", "w").unwrap().id;
     let mut copy = NewTable { name: "c".to_owned(), copy_of: Some(source), ..wide };
     copy.schema.key.reverse();

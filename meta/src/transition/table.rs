@@ -392,6 +392,7 @@ fn altered_former(
         | TableChange::DropCheck(_)
         | TableChange::Rename(_)
         | TableChange::TakePlace(_)
+        | TableChange::ChangeFamilies(_)
         | TableChange::Repartition { .. } => return Ok(None),
     };
     let column = table.schema.column(name);

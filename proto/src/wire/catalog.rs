@@ -188,6 +188,9 @@ impl Wire for TableChange {
             Self::SetOptions(options) => Kind::SetOptions(options.to_wire()),
             Self::Rename(name) => Kind::Rename(name.clone()),
             Self::TakePlace(replaced) => Kind::TakePlace(replaced.0),
+            Self::ChangeFamilies(changes) => Kind::ChangeFamilies(pb::FamilyChanges {
+                changes: changes.iter().map(Wire::to_wire).collect(),
+            }),
             Self::Repartition { placement, cuts } => Kind::Repartition(pb::Repartition {
                 placement: Some(placement.to_wire()),
                 cuts: cuts.iter().map(Wire::to_wire).collect(),
@@ -236,6 +239,7 @@ impl Wire for TableChange {
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
             Kind::Rename(name) => Self::Rename(name),
             Kind::TakePlace(replaced) => Self::TakePlace(TableId(replaced)),
+            Kind::ChangeFamilies(changes) => Self::ChangeFamilies(all(changes.changes)?),
             Kind::Repartition(change) => Self::Repartition {
                 placement: required(change.placement, "placement")?,
                 cuts: all(change.cuts)?,

@@ -34,7 +34,7 @@ use crate::service::{
 };
 use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
-use crate::wide::{Family, GcRule, Wide};
+use crate::wide::{Family, FamilyChange, GcRule, Wide};
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zé\"]{0,6}"
@@ -325,6 +325,17 @@ fn change() -> impl Strategy<Value = TableChange> {
         options().prop_map(TableChange::SetOptions),
         name().prop_map(TableChange::Rename),
         any::<u32>().prop_map(|replaced| TableChange::TakePlace(TableId(replaced))),
+        wide().prop_map(|wide| {
+            let changes = wide.families.into_iter().flat_map(|family| {
+                let name = family.name.clone();
+                [
+                    FamilyChange::Update(family.clone()),
+                    FamilyChange::Drop(name),
+                    FamilyChange::Create(family),
+                ]
+            });
+            TableChange::ChangeFamilies(changes.collect())
+        }),
         (placement(), vec(bound(), 0..3))
             .prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),
         (name(), index(), any::<bool>()).prop_map(|(column, index, if_not_exists)| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Wire, all, missing, pb};
 use crate::error::Error;
-use crate::wide::{Family, GC_DEPTH_MAX, GcRule, Wide};
+use crate::wide::{Family, FamilyChange, GC_DEPTH_MAX, GcRule, Wide};
 
 impl Wire for Wide {
     type Message = pb::Wide;
@@ -41,6 +41,29 @@ impl Wire for Family {
 
     fn from_wire(message: pb::Family) -> Result<Self, Error> {
         Ok(Self { name: message.name, gc: read_rule(message.gc)? })
+    }
+}
+
+impl Wire for FamilyChange {
+    type Message = pb::FamilyChange;
+
+    fn to_wire(&self) -> pb::FamilyChange {
+        use pb::family_change::Kind;
+        let kind = match self {
+            Self::Create(family) => Kind::Create(family.to_wire()),
+            Self::Update(family) => Kind::Update(family.to_wire()),
+            Self::Drop(name) => Kind::Drop(name.clone()),
+        };
+        pb::FamilyChange { kind: Some(kind) }
+    }
+
+    fn from_wire(message: pb::FamilyChange) -> Result<Self, Error> {
+        use pb::family_change::Kind;
+        Ok(match message.kind.ok_or_else(|| missing("change of a family"))? {
+            Kind::Create(family) => Self::Create(Wire::from_wire(family)?),
+            Kind::Update(family) => Self::Update(Wire::from_wire(family)?),
+            Kind::Drop(name) => Self::Drop(name),
+        })
     }
 }
 

@@ -31,10 +31,6 @@ use crate::write_rights::{database_permit, need_of};
 
 /// SQLSTATE of a table of another kind.
 const WRONG_OBJECT_TYPE: &str = "42809";
-/// SQLSTATE of a family that exists.
-const DUPLICATE_OBJECT: &str = "42710";
-/// SQLSTATE of a family that does not exist.
-const UNDEFINED_OBJECT: &str = "42704";
 
 /// A wide table and its families.
 pub(super) struct Found {
@@ -144,15 +140,19 @@ pub(super) async fn alter(
     name: &TableName,
     changes: Vec<FamilyChange>,
 ) -> Result<(), SqlError> {
-    let Found { table, mut wide } = find(door, caller, name)?;
+    let Found { table, .. } = find(door, caller, name)?;
     let permit =
         door.frontend.authorize(&caller, &[need_of(&door.frontend, Action::Own, &table)?])?;
-    let dropped = changed(&mut wide.families, changes)?;
-    let options = TableOptions { wide: Some(wide), ..table.schema.options.clone() };
+    let dropped = changes.iter().filter_map(|change| match change {
+        FamilyChange::Drop(name) => Some(name.clone()),
+        FamilyChange::Create(_) | FamilyChange::Update(_) => None,
+    });
+    let dropped: Vec<String> = dropped.collect();
+    // Meta decides by the families that there are then: two requests at once do not undo each other.
     let change = Ddl::AlterTable {
         database: table.database.clone(),
         name: table.name.clone(),
-        change: TableChange::SetOptions(options),
+        change: TableChange::ChangeFamilies(changes),
     };
     door.frontend.change(&permit, change).await?;
     let names = Names::of(&table)?;
@@ -160,39 +160,6 @@ pub(super) async fn alter(
         run(door, caller, &table, &names.family_deletion(&family)).await?;
     }
     Ok(())
-}
-
-/// Applies changes to families; returns the names of those whose cells are to be removed.
-fn changed(
-    families: &mut Vec<Family>,
-    changes: Vec<FamilyChange>,
-) -> Result<Vec<String>, SqlError> {
-    let mut dropped = Vec::new();
-    for change in changes {
-        let (FamilyChange::Create(Family { name, .. })
-        | FamilyChange::Update(Family { name, .. })
-        | FamilyChange::Drop(name)) = &change;
-        let position = families.iter().position(|family| family.name == *name);
-        let missing = || {
-            let message = format!("column family \"{name}\" does not exist");
-            SqlError::new(UNDEFINED_OBJECT, message)
-        };
-        match (&change, position) {
-            (FamilyChange::Create(_), Some(_)) => {
-                let message = format!("column family \"{name}\" already exists");
-                return Err(SqlError::new(DUPLICATE_OBJECT, message));
-            }
-            (FamilyChange::Create(family), None) => families.push(family.clone()),
-            (FamilyChange::Update(family), position) => {
-                families[position.ok_or_else(missing)?] = family.clone();
-            }
-            (FamilyChange::Drop(name), position) => {
-                families.remove(position.ok_or_else(missing)?);
-                dropped.push(name.clone());
-            }
-        }
-    }
-    Ok(dropped)
 }
 
 /// Drops a table with all its rows.
@@ -290,25 +257,5 @@ mod tests {
         let schema = schema(vec![family("f", Some(GcRule::MaxVersions(1)))]);
         schema.validate().unwrap();
         assert_eq!((schema.key.len(), schema.next_column), (KEY_COLUMNS, ColumnId(5)));
-    }
-
-    #[test]
-    fn families_change_in_order_or_not_at_all() {
-        let mut families = vec![family("a", None), family("b", None)];
-        let rule = Some(GcRule::MaxVersions(1));
-        let changes = vec![
-            FamilyChange::Drop("a".to_owned()),
-            FamilyChange::Create(family("a", None)),
-            FamilyChange::Update(family("a", rule.clone())),
-        ];
-        assert_eq!(changed(&mut families, changes).unwrap(), ["a"]);
-        assert_eq!(families, [family("b", None), family("a", rule)]);
-        for (change, sqlstate) in [
-            (FamilyChange::Create(family("b", None)), DUPLICATE_OBJECT),
-            (FamilyChange::Update(family("c", None)), UNDEFINED_OBJECT),
-            (FamilyChange::Drop("c".to_owned()), UNDEFINED_OBJECT),
-        ] {
-            assert_eq!(changed(&mut families, vec![change]).unwrap_err().sqlstate, sqlstate);
-        }
     }
 }
