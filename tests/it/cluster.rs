@@ -10,6 +10,7 @@ mod experiment;
 mod followers;
 mod harness;
 mod hotspot;
+mod keyed;
 mod nodes;
 mod orphans;
 mod placed;
