@@ -21,6 +21,7 @@ mod splits;
 mod stalls;
 mod strangers;
 mod updated;
+mod wide;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
