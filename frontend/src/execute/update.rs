@@ -181,6 +181,8 @@ impl Session {
             pinned: Some(&table),
             reads: Some(&reads),
             unread,
+            // As DELETE without RETURNING: garbage that stays could become visible.
+            deletes: round.action == Action::Delete,
             supplied: supplied.as_ref(),
             ..Target::default()
         };
