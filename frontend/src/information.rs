@@ -6,7 +6,7 @@ use std::sync::Arc;
 use partita_proto::access::{Action, Sight};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
-use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
+use partita_proto::schema::{Column, ColumnType, Element, Semantic, TextLength};
 use partita_proto::sequence::{Identity, Sequence, SequenceType};
 
 use crate::access::viewer::Viewer;
@@ -393,6 +393,25 @@ fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
         ColumnType::Time => ("time without time zone", "time"),
         ColumnType::Timestamp(_, false) => ("timestamp without time zone", "timestamp"),
         ColumnType::Timestamp(_, true) => ("timestamp with time zone", "timestamptz"),
+        ColumnType::Array(element) => ("ARRAY", array_type(element)),
+    }
+}
+
+/// Name of an array in `pg_type`.
+fn array_type(element: Element) -> &'static str {
+    match element {
+        Element::Bool => "_bool",
+        Element::Int16 => "_int2",
+        Element::Int32 => "_int4",
+        Element::Int64 => "_int8",
+        Element::Float32 => "_float4",
+        Element::Float64 => "_float8",
+        Element::Decimal(..) => "_numeric",
+        Element::String => "_text",
+        Element::Date => "_date",
+        Element::Timestamp(_, false) => "_timestamp",
+        Element::Timestamp(_, true) => "_timestamptz",
+        Element::Uuid => "_uuid",
     }
 }
 

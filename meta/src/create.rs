@@ -14,7 +14,9 @@ use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::route::ranges_between;
 use partita_proto::rule::check_cover;
-use partita_proto::schema::{TABLE_PARTITIONS_MAX, TableOptions, TableSchema, validate_name};
+use partita_proto::schema::{
+    ColumnType, TABLE_PARTITIONS_MAX, TableOptions, TableSchema, validate_name,
+};
 use partita_proto::service::NewTable;
 use partita_proto::wide;
 
@@ -153,6 +155,13 @@ fn check_placement_columns(schema: &TableSchema, columns: &[ColumnId]) -> Result
             return Err(Error::InvalidInput(format!(
                 "partition column \"{}\" specified more than once",
                 column.name
+            )));
+        }
+        if let ColumnType::Array(_) = column.column_type {
+            return Err(Error::InvalidInput(format!(
+                "partition column \"{}\" cannot be of type {}",
+                column.name,
+                column.column_type.sql()
             )));
         }
         if !schema.options.append_mode && !schema.is_key(*id) {

@@ -2,7 +2,7 @@
 //!
 //! Invariants (checked by [`TableSchema::validate`]):
 //! - column names and column ids are unique; names are 1 to [`NAME_BYTES_MAX`] bytes long;
-//! - JSON columns are texts of any length, and not part of the key;
+//! - JSON columns are texts of any length, and not part of the key, and neither are arrays;
 //! - at most one time index; it is a timestamp and NOT NULL;
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
@@ -23,6 +23,7 @@ use std::time::Duration;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
+pub use crate::element::Element;
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::index::Index;
@@ -82,6 +83,8 @@ pub enum ColumnType {
     Uuid,
     /// TIME: microseconds since midnight, without a time zone.
     Time,
+    /// `type[]`: any number of elements of a type, each of which may be NULL. Of fields only.
+    Array(Element),
 }
 
 /// Unit of a timestamp.
@@ -164,6 +167,7 @@ impl ColumnType {
             }
             Self::Uuid => UUID,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Array(element) => element.list(),
         }
     }
 
@@ -192,6 +196,9 @@ impl ColumnType {
             DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Timestamp(unit, zone) => Self::Timestamp(Unit::from(*unit), zone.is_some()),
             DataType::Dictionary(_, values) => return Self::from_arrow(values),
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                Self::Array(Element::of(Self::from_arrow(item.data_type())?)?)
+            }
             _ => return None,
         })
     }
@@ -218,6 +225,7 @@ impl ColumnType {
             Self::Timestamp(unit, true) => format!("TIMESTAMP({}) WITH TIME ZONE", unit.digits()),
             Self::Uuid => "UUID".to_owned(),
             Self::Time => "TIME".to_owned(),
+            Self::Array(element) => format!("{}[]", element.column_type().sql()),
         }
     }
 
@@ -539,7 +547,7 @@ impl TableSchema {
             }
         }
         self.validate_indexes()?;
-        self.validate_json()?;
+        self.validate_plain_fields()?;
         let mut constraints = BTreeSet::new();
         for check in &self.checks {
             validate_name("constraint", &check.name)?;
@@ -607,8 +615,16 @@ impl TableSchema {
         self.options.wide.as_ref().map_or(Ok(()), |wide| wide.check(self))
     }
 
-    fn validate_json(&self) -> Result<(), Error> {
+    /// Checks columns of types that have no place in keys.
+    fn validate_plain_fields(&self) -> Result<(), Error> {
         for column in &self.columns {
+            if matches!(column.column_type, ColumnType::Array(_)) && self.is_key(column.id) {
+                return Err(Error::InvalidInput(format!(
+                    "key column \"{}\" cannot be of type {}",
+                    column.name,
+                    column.column_type.sql()
+                )));
+            }
             let Some(json) = column.json else { continue };
             let (name, json_type) = (&column.name, json.postgres());
             if column.column_type != ColumnType::String || column.length.is_some() {

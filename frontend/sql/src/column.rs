@@ -14,10 +14,12 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::index::IndexOptions;
 use partita_proto::schema::ColumnType;
-use partita_worker::UuidFunction;
+use partita_proto::value::Value;
+use partita_worker::{UuidFunction, Zone};
 
+use super::column_builder::ColumnBuilder;
 use super::identifier::fold;
-use super::literal::{literal, typed};
+use super::literal::{Literal, literal, typed};
 use super::sequence_statement::{sequence_default, sequence_of};
 use super::statement::{CheckDefinition, ColumnDefinition};
 use super::tokens::Tokens;
@@ -315,6 +317,18 @@ pub(super) fn default_text(
             "a default is a literal, now(), current_date, gen_random_uuid(), uuidv7() or \
              nextval('sequence')",
         ));
+    }
+    if let ColumnType::Array(_) = column_type {
+        return match literal(expression)? {
+            Some(Literal::Null) => Ok(None),
+            Some(Literal::Text(text)) => {
+                ColumnBuilder::new(column_type, Zone::UTC)
+                    .append_text(&text, false)
+                    .map_err(|error| mismatch(&format!("'{text}'")).with_detail(error.message))?;
+                Ok(Some(Value::String(text).display(ColumnType::String)))
+            }
+            _ => Err(mismatch(&expression.to_string())),
+        };
     }
     let value = typed(expression, column, column_type)?;
     Ok((!value.is_null()).then(|| value.display(column_type)))

@@ -6,7 +6,7 @@
 //! milliseconds of a log store into the year 1970. A notice informs clients that may expect PostgreSQL's microseconds.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use partita_proto::schema::{ColumnType, JsonType, TextLength, Unit};
+use partita_proto::schema::{ColumnType, Element, JsonType, TextLength, Unit};
 
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
@@ -34,7 +34,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("bigserial", "BIGINT and a DEFAULT, or the time index"),
     ("smallserial", "SMALLINT and a DEFAULT, or the time index"),
     ("vector", "BINARY"),
-    ("array", "JSONB, or one row for each member"),
+    ("array", "a type and brackets, as in INT[]"),
     ("struct", "JSONB, or one column for each member"),
     ("map", "JSONB, or one row for each member"),
 ];
@@ -134,13 +134,42 @@ impl Tokens<'_> {
                 },
             }
         };
-        // There are no arrays of any of them.
+        let declared = Declared { column_type, length, json };
         if matches!(self.peek().token, Token::LBracket) || self.at("array") {
-            return Err(self
-                .unsupported("an array as a column")
-                .with_hint("use JSONB, or one row for each member"));
+            return Ok(Declared::plain(self.array_of(&declared)?));
         }
-        Ok(Declared { column_type, length, json })
+        Ok(declared)
+    }
+
+    /// Takes `[]` or ARRAY after the type of the elements. As in PostgreSQL, a number in it means nothing.
+    fn array_of(&mut self, elements: &Declared) -> Result<ColumnType, SqlError> {
+        let name = match (elements.length, elements.json) {
+            (Some(length), _) => Some(length.sql()),
+            (None, Some(json)) => Some(json.sql().to_owned()),
+            (None, None) => None,
+        };
+        let element = match name {
+            None => Element::of(elements.column_type),
+            Some(_) => None,
+        };
+        let Some(element) = element else {
+            let name = name.unwrap_or_else(|| elements.column_type.sql());
+            return Err(self
+                .unsupported(format!("an array of {name}"))
+                .with_hint("use an array of another type, as STRING[], or JSONB"));
+        };
+        let is_named = self.take(&["array"]);
+        if !is_named || matches!(self.peek().token, Token::LBracket) {
+            self.expect_mark(&Token::LBracket)?;
+            if !self.take_mark(&Token::RBracket) {
+                self.unsigned("a number")?;
+                self.expect_mark(&Token::RBracket)?;
+            }
+        }
+        if matches!(self.peek().token, Token::LBracket) {
+            return Err(self.unsupported("an array of several dimensions as a column"));
+        }
+        Ok(ColumnType::Array(element))
     }
 
     /// Takes `(n)`.

@@ -319,7 +319,8 @@ fn append(
             | ColumnType::Binary
             | ColumnType::Date
             | ColumnType::Uuid
-            | ColumnType::Time => return Err(Stop::NotSimple),
+            | ColumnType::Time
+            | ColumnType::Array(_) => return Err(Stop::NotSimple),
             _ => builder.append_integer(*integer),
         },
         Cell::Number(text) => match column_type {
@@ -336,6 +337,7 @@ fn append(
                         | ColumnType::Date
                         | ColumnType::Uuid
                         | ColumnType::Time
+                        | ColumnType::Array(_)
                 ) =>
             {
                 builder.append_number(text)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use partita_proto::access::{Action, Permit};
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::schema::{Column, Semantic};
+use partita_proto::schema::{Column, ColumnType, Semantic};
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
 use partita_sql::index_statement::FoundIndex;
@@ -194,6 +194,7 @@ impl Session {
                         Generated::new(state, &schema, position)?;
                         if column.semantic == Semantic::Field && !default.is_null() {
                             check_equal_default(column)?;
+                            check_single_default(column)?;
                             // Existing rows keep the default of now, whatever it is later.
                             let value = default.array(state, column, 1)?;
                             column.missing = Some(Value::from_array(&value, 0)?);
@@ -513,6 +514,17 @@ fn check_equal_default(column: &Column) -> Result<(), SqlError> {
     }
     let feature = format!("adding a column with a DEFAULT of new UUIDs (\"{}\")", column.name);
     Err(SqlError::unsupported(feature).with_detail("rows that exist would all have the same one"))
+}
+
+/// Checks that the catalog can hold the value of existing rows in a column that is added.
+fn check_single_default(column: &Column) -> Result<(), SqlError> {
+    let ColumnType::Array(_) = column.column_type else { return Ok(()) };
+    let data_type = column.column_type.sql();
+    let feature =
+        format!("adding a column of type {data_type} with a DEFAULT (\"{}\")", column.name);
+    Err(SqlError::unsupported(feature).with_hint(
+        "add the column without DEFAULT, then give it one by ALTER COLUMN ... SET DEFAULT",
+    ))
 }
 
 fn of_key(name: &str, table: &Table) -> SqlError {

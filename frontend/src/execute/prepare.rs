@@ -19,7 +19,7 @@ use partita_sql::statement::{
 };
 use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
-use partita_worker::{time_of, uuid_of};
+use partita_worker::{lists_of, time_of, uuid_of};
 
 use super::executed::Executed;
 use super::query::{Source, Target, plan, result_schema};
@@ -252,6 +252,10 @@ impl Session {
                     Some(data_type) => match value.try_as_str() {
                         Some(Some(text)) if *data_type == UUID => uuid_of(text),
                         Some(Some(text)) if *data_type == TIME => time_of(text),
+                        Some(Some(text)) if let DataType::List(item) = data_type => {
+                            let texts = ScalarValue::from(text).to_array()?;
+                            Ok(ScalarValue::try_from_array(&lists_of(&texts, item)?, 0)?)
+                        }
                         _ => Ok(value.cast_to(data_type)?),
                     },
                     None => Ok(value),

@@ -74,6 +74,7 @@ fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
         | ColumnType::Float32
         | ColumnType::Float64
         | ColumnType::Binary
+        | ColumnType::Array(_)
         | ColumnType::Decimal(..) => false,
     };
     alike.then_some(operand.column)

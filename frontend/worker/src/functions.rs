@@ -34,7 +34,8 @@
 //! - `matches_term` and `matches`, which look for words as full-text indexes do (`words.rs`);
 //! - `bucket_key`, `bucket_start` and `bucket_end`, for row keys of time buckets (`buckets.rs`);
 //! - `gen_random_uuid`, `uuidv7`, and a replacement for casts of texts to UUIDs (`uuids.rs`);
-//! - bounds on positions within arrays (`positions.rs`);
+//! - bounds on positions within arrays (`positions.rs`), and a replacement for casts of texts to arrays
+//!   (`array_texts.rs`);
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
 //! - the value of a subquery that became a join (`only_row.rs`);
 //! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
@@ -61,8 +62,8 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    adjusted, aggregates, apart, arrays, bounded, buckets, bytea, casts, checked, clock,
-    concatenation, division, doubles, encodings, extremes, float_arithmetic, float_division,
+    adjusted, aggregates, apart, array_texts, arrays, bounded, buckets, bytea, casts, checked,
+    clock, concatenation, division, doubles, encodings, extremes, float_arithmetic, float_division,
     interval_order, interval_text, intervals, json, listed, made_times, named_types,
     number_division, numbers, only_row, overlaps, padded, parts, positions, quoting, regular,
     similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts, wide, words,
@@ -84,6 +85,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
         apart::function(),
+        array_texts::function(),
         concatenation::function(),
         interval_order::function(),
         interval_text::function(),

@@ -5,7 +5,7 @@
 
 use arrow::array::{
     Array, ArrowNativeTypeOp, ArrowNumericType, AsArray, BooleanArray, FixedSizeBinaryArray,
-    GenericByteViewArray, PrimitiveArray, make_comparator,
+    GenericByteViewArray, ListArray, PrimitiveArray, make_comparator,
 };
 use arrow::compute::{SortOptions, max, max_boolean, min, min_boolean};
 use arrow::datatypes::{
@@ -20,6 +20,7 @@ use super::sample::{Recent, Sampled, add_sampled, counted, hash_bytes, hash_word
 use crate::array::arrow_error;
 use crate::cardinality::Distinct;
 use crate::error::Error;
+use crate::lists::row_bytes;
 use crate::neighbour::widen;
 use crate::schema::{ColumnType, Unit};
 use crate::uuid::UUID_BYTES;
@@ -161,6 +162,7 @@ impl ColumnMeasures {
                 self.add_signed::<Time64MicrosecondType>(array, Value::Int, starts);
             }
             ColumnType::Uuid => self.add_uuids(array.as_fixed_size_binary(), starts),
+            ColumnType::Array(_) => self.add_arrays(array.as_list::<i32>(), starts),
         }
     }
 
@@ -270,6 +272,14 @@ impl ColumnMeasures {
         self.bytes += ((array.len() - array.null_count()) * UUID_BYTES) as u64;
         let value = |bytes: &[u8]| Value::Binary(bytes.to_vec());
         self.widen(low.map(value), high.map(value));
+    }
+
+    /// Arrays have bytes, but no bounds, no sample and no distinct values: no value stands for one.
+    fn add_arrays(&mut self, array: &ListArray, starts: &mut [bool]) {
+        for (row, bytes) in row_bytes(array).into_iter().enumerate() {
+            self.bytes += bytes as u64;
+            mark(starts, row);
+        }
     }
 
     fn add_texts<T: ByteViewType>(&mut self, array: &GenericByteViewArray<T>, starts: &mut [bool]) {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::partitioning::MERGE_AFTER_S;
 use crate::schema::{
-    Check, Column, ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
+    Check, Column, ColumnType, Element, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
     TableOptions, TableSchema, TextLength, Unit,
 };
 use crate::stored_view::{RelationName, ViewDefinition};
@@ -78,6 +78,7 @@ impl Wire for ColumnType {
             Self::Timestamp(..) => TypeKind::Timestamp,
             Self::Uuid => TypeKind::Uuid,
             Self::Time => TypeKind::Time,
+            Self::Array(_) => TypeKind::Array,
         });
         // Precision, scale, unit and time zone are fields beside the kind.
         match self {
@@ -93,6 +94,11 @@ impl Wire for ColumnType {
                     Unit::Nanosecond => pb::Unit::Nanosecond,
                 });
                 message.utc = *utc;
+            }
+            Self::Array(element) => {
+                // The fields of the elements' type, with its kind in a place of its own.
+                let element = element.column_type().to_wire();
+                message = pb::ColumnType { kind: message.kind, element: element.kind, ..element };
             }
             _ => {}
         }
@@ -133,6 +139,11 @@ impl Wire for ColumnType {
             ),
             Ok(TypeKind::Uuid) => Self::Uuid,
             Ok(TypeKind::Time) => Self::Time,
+            Ok(TypeKind::Array) => {
+                let element = pb::ColumnType { kind: message.element, element: 0, ..message };
+                let element = Element::of(Self::from_wire(element)?);
+                Self::Array(element.ok_or_else(|| missing("type of elements"))?)
+            }
             Ok(TypeKind::Unspecified) | Err(_) => return Err(missing("column type")),
         })
     }

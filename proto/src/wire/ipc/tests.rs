@@ -1,6 +1,7 @@
 //! Rows there and back, whatever they were cut from; and bytes that nobody wrote.
 
-use arrow::array::{DictionaryArray, Int64Array, StringArray, StringViewArray};
+use arrow::array::{DictionaryArray, Int64Array, ListArray, StringArray, StringViewArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::Int32Type;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -134,6 +135,60 @@ fn no_flipped_bit_makes_decoding_panic() {
             if let Ok(batches) = decode(changed.into()) {
                 drop(format!("{batches:?}"));
             }
+        }
+    }
+}
+
+/// Arrays of three rows, the second NULL, and a slice of them.
+fn arrays() -> RecordBatch {
+    let offsets = || OffsetBuffer::from_lengths([2, 0, 1]);
+    let nulls = || Some(NullBuffer::from(vec![true, false, true]));
+    let lists = |element: Element, values: &[Value]| -> ArrayRef {
+        let values = array_of(element.column_type(), values).unwrap();
+        Arc::new(ListArray::new(Arc::new(element.field()), offsets(), values, nulls()))
+    };
+    let text = Value::String("longer than a view holds".to_owned());
+    let flag = Value::Bool(true);
+    RecordBatch::try_from_iter_with_nullable([
+        ("n", lists(Element::Int32, &[Value::Int(5), Value::Null, Value::Int(7)]), true),
+        ("t", lists(Element::String, &[text.clone(), Value::Null, text]), true),
+        ("b", lists(Element::Bool, &[flag.clone(), flag, Value::Null]), true),
+        (
+            "i",
+            array_of(ColumnType::Int64, &[Value::Int(1), Value::Null, Value::Int(2)]).unwrap(),
+            true,
+        ),
+    ])
+    .unwrap()
+}
+
+#[test]
+fn arrays_survive_as_slices_too() {
+    let whole = arrays();
+    for (offset, length) in [(0, 3), (1, 2), (2, 1), (0, 1), (1, 0)] {
+        let slice = whole.slice(offset, length);
+        let bytes = encode(std::slice::from_ref(&slice)).unwrap();
+        assert_eq!(decode(bytes).unwrap(), [slice], "{length} rows from {offset}");
+    }
+    // Another form of lists becomes the one that tables have.
+    let large = cast_with_options(
+        whole.column(1),
+        &DataType::new_large_list(DataType::Utf8, true),
+        &CastOptions::default(),
+    );
+    let batch = RecordBatch::try_from_iter_with_nullable([("t", large.unwrap(), true)]).unwrap();
+    let decoded = decode(encode(&[batch]).unwrap()).unwrap();
+    assert_eq!(decoded[0].column(0), whole.column(1));
+}
+
+#[test]
+fn no_flipped_bit_of_arrays_makes_decoding_panic() {
+    let bytes = encode(&[arrays()]).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut changed = bytes.to_vec();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(batches) = decode(changed.into()) {
+            drop(format!("{batches:?}"));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! A new field adds a line to `durable.golden`; a line that differs is a mistake, or needs a new version of the format.
 
 use super::*;
+use crate::element::Element;
 use crate::materialized::{Capture, CaptureOrder, Ship};
 
 /// The numbers of types that came after the tables of `durable.golden`.
@@ -9,6 +10,21 @@ use crate::materialized::{Capture, CaptureOrder, Ship};
 fn later_types_keep_their_numbers() {
     assert_eq!(ColumnType::Uuid.encode_wire().to_vec(), [8, 17]);
     assert_eq!(ColumnType::Time.encode_wire().to_vec(), [8, 18]);
+    // The kind of an array, the parts of its elements' type, and the kind of these.
+    let array = |element| ColumnType::Array(element).encode_wire().to_vec();
+    assert_eq!(array(Element::Int32), [8, 19, 48, 4]);
+    assert_eq!(array(Element::Decimal(20, 4)), [8, 19, 16, 20, 24, 8, 48, 12]);
+    let instants = array(Element::Timestamp(Unit::Microsecond, true));
+    assert_eq!(instants, [8, 19, 32, 3, 40, 1, 48, 16]);
+    assert_eq!(array(Element::Uuid), [8, 19, 48, 17]);
+    assert_eq!(
+        ColumnType::decode_wire(instants.into()).unwrap(),
+        ColumnType::Array(Element::Timestamp(Unit::Microsecond, true))
+    );
+    // Arrays of arrays, of bytes, and of nothing.
+    for form in [vec![8_u8, 19, 48, 19], vec![8, 19, 48, 14], vec![8, 19]] {
+        assert!(ColumnType::decode_wire(form.into()).is_err());
+    }
 }
 
 /// A column with every field set.
