@@ -319,8 +319,7 @@ fn append(
             | ColumnType::Binary
             | ColumnType::Date
             | ColumnType::Uuid
-            | ColumnType::Time
-            | ColumnType::Array(_) => return Err(Stop::NotSimple),
+            | ColumnType::Time => return Err(Stop::NotSimple),
             _ => builder.append_integer(*integer),
         },
         Cell::Number(text) => match column_type {

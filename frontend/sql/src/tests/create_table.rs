@@ -653,6 +653,31 @@ fn texts_have_the_length_that_their_type_says() {
 }
 
 #[test]
+fn arrays_are_declared_in_several_ways_and_shown_in_one() {
+    for (sql, shown) in [
+        ("INT[]", "INT[]"),
+        ("INTEGER [3]", "INT[]"),
+        ("BIGINT ARRAY", "BIGINT[]"),
+        ("BOOLEAN ARRAY[4]", "BOOLEAN[]"),
+        ("TEXT[]", "STRING[]"),
+        ("VARCHAR[]", "STRING[]"),
+        ("DOUBLE PRECISION[]", "DOUBLE[]"),
+        ("NUMERIC(10, 2)[]", "DECIMAL(10, 2)[]"),
+        ("TIMESTAMP(6)[]", "TIMESTAMP(6)[]"),
+        ("TIMESTAMPTZ[]", "TIMESTAMP(6) WITH TIME ZONE[]"),
+        ("UUID[]", "UUID[]"),
+    ] {
+        let (table, _) =
+            new_table(&format!("CREATE TABLE t (k INT PRIMARY KEY, v {sql})")).unwrap();
+        let column_type = table.schema.columns[1].column_type;
+        assert_eq!(column_type.sql(), shown, "{sql}");
+        let again = format!("CREATE TABLE t (k INT PRIMARY KEY, v {shown} DEFAULT '{{}}')");
+        let column = new_table(&again).unwrap().0.schema.columns[1].clone();
+        assert_eq!((column.column_type, column.default), (column_type, Some("'{}'".to_owned())));
+    }
+}
+
+#[test]
 fn uniform_partitions_cut_the_type_of_the_first_key_column() {
     let cuts = |of: &str| {
         let sql = format!("CREATE TABLE t (a {of} PRIMARY KEY) WITH (UNIFORM_PARTITIONS = 4)");
