@@ -293,7 +293,7 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
             let (precision, radix, scale) = number_digits(column.column_type);
             let digits = match column.column_type {
                 ColumnType::Timestamp(unit, _) => Some(i64::from(unit.digits())),
-                ColumnType::Time => Some(6),
+                ColumnType::Time | ColumnType::Interval => Some(6),
                 _ => None,
             };
             let (data_type, udt_name) = match (column.length, column.json) {
@@ -393,6 +393,7 @@ fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
         ColumnType::Time => ("time without time zone", "time"),
         ColumnType::Timestamp(_, false) => ("timestamp without time zone", "timestamp"),
         ColumnType::Timestamp(_, true) => ("timestamp with time zone", "timestamptz"),
+        ColumnType::Interval => ("interval", "interval"),
         ColumnType::Array(element) => ("ARRAY", array_type(element)),
     }
 }

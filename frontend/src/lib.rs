@@ -105,6 +105,7 @@ pub use partita_worker::civil;
 pub use partita_worker::error;
 pub use partita_worker::error::SqlError;
 pub use partita_worker::functions::shared as shared_functions;
+pub use partita_worker::interval_text;
 pub use partita_worker::moments;
 pub use partita_worker::padded;
 pub use partita_worker::value_text;

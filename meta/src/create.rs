@@ -14,9 +14,7 @@ use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::route::ranges_between;
 use partita_proto::rule::check_cover;
-use partita_proto::schema::{
-    ColumnType, TABLE_PARTITIONS_MAX, TableOptions, TableSchema, validate_name,
-};
+use partita_proto::schema::{TABLE_PARTITIONS_MAX, TableOptions, TableSchema, validate_name};
 use partita_proto::service::NewTable;
 use partita_proto::wide;
 
@@ -157,7 +155,7 @@ fn check_placement_columns(schema: &TableSchema, columns: &[ColumnId]) -> Result
                 column.name
             )));
         }
-        if let ColumnType::Array(_) = column.column_type {
+        if column.column_type.is_of_fields_only() {
             return Err(Error::InvalidInput(format!(
                 "partition column \"{}\" cannot be of type {}",
                 column.name,

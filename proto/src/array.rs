@@ -78,7 +78,7 @@ impl Value {
             ColumnType::Time => Self::Int(array.as_primitive::<Time64MicrosecondType>().value(row)),
             ColumnType::Uuid => Self::Binary(array.as_fixed_size_binary().value(row).to_vec()),
             ColumnType::Date => Self::Date(array.as_primitive::<Date32Type>().value(row)),
-            ColumnType::Array(_) => {
+            ColumnType::Array(_) | ColumnType::Interval => {
                 let message = format!("a single value of type {}", column_type.sql());
                 return Err(Error::Unsupported(message));
             }
@@ -168,7 +168,9 @@ pub fn array_of(column_type: ColumnType, values: &[Value]) -> Result<ArrayRef, E
             Arc::new(items.collect::<PrimitiveArray<Date32Type>>())
         }
         // They have no value but NULL.
-        ColumnType::Array(_) => new_null_array(&column_type.arrow(), values.len()),
+        ColumnType::Array(_) | ColumnType::Interval => {
+            new_null_array(&column_type.arrow(), values.len())
+        }
         ColumnType::Timestamp(..) => {
             let items = values.iter().map(|value| match value {
                 Value::Timestamp(v) => Some(*v),

@@ -160,7 +160,7 @@ impl IndexOptions {
     /// # Errors
     /// [`Error::InvalidInput`] when it does not fit the type or an option is out of range.
     pub fn check(&self, column: &str, column_type: ColumnType) -> Result<(), Error> {
-        if let ColumnType::Array(_) = column_type {
+        if column_type.is_of_fields_only() {
             return Err(Error::InvalidInput(format!(
                 "column \"{column}\" of type {} cannot have an index",
                 column_type.sql()

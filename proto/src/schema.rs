@@ -2,7 +2,7 @@
 //!
 //! Invariants (checked by [`TableSchema::validate`]):
 //! - column names and column ids are unique; names are 1 to [`NAME_BYTES_MAX`] bytes long;
-//! - JSON columns are texts of any length, and not part of the key, and neither are arrays;
+//! - JSON columns are texts of any length, and not part of the key, and neither are arrays and intervals;
 //! - at most one time index; it is a timestamp and NOT NULL;
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
 pub use crate::element::Element;
@@ -83,6 +83,8 @@ pub enum ColumnType {
     Uuid,
     /// TIME: microseconds since midnight, without a time zone.
     Time,
+    /// INTERVAL: months, days and nanoseconds. Of fields only.
+    Interval,
     /// `type[]`: any number of elements of a type, each of which may be NULL. Of fields only.
     Array(Element),
 }
@@ -167,6 +169,7 @@ impl ColumnType {
             }
             Self::Uuid => UUID,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Array(element) => element.list(),
         }
     }
@@ -189,6 +192,7 @@ impl ColumnType {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
             &UUID => Self::Uuid,
             DataType::Time64(TimeUnit::Microsecond) => Self::Time,
+            DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
@@ -225,8 +229,14 @@ impl ColumnType {
             Self::Timestamp(unit, true) => format!("TIMESTAMP({}) WITH TIME ZONE", unit.digits()),
             Self::Uuid => "UUID".to_owned(),
             Self::Time => "TIME".to_owned(),
+            Self::Interval => "INTERVAL".to_owned(),
             Self::Array(element) => format!("{}[]", element.column_type().sql()),
         }
+    }
+
+    /// True for a type that no [`Value`] is of, so that keys, indexes, placements and bounds have none of it.
+    pub fn is_of_fields_only(self) -> bool {
+        matches!(self, Self::Array(_) | Self::Interval)
     }
 
     /// True for a timestamp, which may be a time index.
@@ -618,7 +628,7 @@ impl TableSchema {
     /// Checks columns of types that have no place in keys.
     fn validate_plain_fields(&self) -> Result<(), Error> {
         for column in &self.columns {
-            if matches!(column.column_type, ColumnType::Array(_)) && self.is_key(column.id) {
+            if column.column_type.is_of_fields_only() && self.is_key(column.id) {
                 return Err(Error::InvalidInput(format!(
                     "key column \"{}\" cannot be of type {}",
                     column.name,

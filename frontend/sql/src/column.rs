@@ -318,7 +318,7 @@ pub(super) fn default_text(
              nextval('sequence')",
         ));
     }
-    if let ColumnType::Array(_) = column_type {
+    if column_type.is_of_fields_only() {
         return match literal(expression)? {
             Some(Literal::Null) => Ok(None),
             Some(Literal::Text(text)) => {

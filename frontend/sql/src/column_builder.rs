@@ -19,8 +19,9 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{ColumnType, Element, Unit};
@@ -28,7 +29,7 @@ use partita_proto::time_of_day::{self, DAY_MICROS, TimeError};
 use partita_proto::uuid;
 use partita_worker::moments::{Moment, parse_date};
 use partita_worker::zoned::as_instants;
-use partita_worker::{Zone, elements_of, time_out_of_range};
+use partita_worker::{Zone, elements_of, interval_text, time_out_of_range};
 
 use super::decimal::{DecimalError, parse_decimal};
 use crate::error::{
@@ -69,6 +70,7 @@ enum Values {
     Timestamp(PrimitiveBuilder<Int64Type>),
     Uuid(FixedSizeBinaryBuilder),
     Time(PrimitiveBuilder<Time64MicrosecondType>),
+    Interval(PrimitiveBuilder<IntervalMonthDayNanoType>),
     Arrays(Box<Arrays>),
 }
 
@@ -133,6 +135,7 @@ macro_rules! each {
             Values::Timestamp($builder) => $body,
             Values::Uuid($builder) => $body,
             Values::Time($builder) => $body,
+            Values::Interval($builder) => $body,
             Values::Arrays($arrays) => $array_body,
         }
     };
@@ -183,6 +186,7 @@ impl ColumnBuilder {
             ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Time => Values::Time(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Uuid => Values::Uuid(FixedSizeBinaryBuilder::with_capacity(1, UUID_WIDTH)),
+            ColumnType::Interval => Values::Interval(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Array(element) => Values::Arrays(Box::new(Arrays::new(element, zone))),
         };
         Self { column_type, zone, values }
@@ -264,6 +268,7 @@ impl ColumnBuilder {
             | Values::Date(_)
             | Values::Uuid(_)
             | Values::Time(_)
+            | Values::Interval(_)
             | Values::Arrays(_) => return Err(self.mismatch("a number")),
         };
         if fits { Ok(()) } else { Err(self.out_of_range(value.signed())) }
@@ -308,6 +313,21 @@ impl ColumnBuilder {
             Values::Time(builder) => builder.append_value(micros),
             _ => return Err(self.mismatch("a time")),
         }
+        Ok(())
+    }
+
+    /// Appends an interval of months, days and microseconds.
+    pub(super) fn append_interval(
+        &mut self,
+        (months, days, micros): (i32, i32, i64),
+    ) -> Result<(), SqlError> {
+        let Values::Interval(builder) = &mut self.values else {
+            return Err(self.mismatch("an interval"));
+        };
+        let nanoseconds = micros.checked_mul(1_000);
+        let nanoseconds =
+            nanoseconds.ok_or_else(|| SqlError::new("22015", "interval out of range"))?;
+        builder.append_value(IntervalMonthDayNano { months, days, nanoseconds });
         Ok(())
     }
 
@@ -409,6 +429,10 @@ impl ColumnBuilder {
                 None => return Err(self.invalid_text(text)),
             },
             Values::Timestamp(_) => return self.append_moment(text, ticks),
+            Values::Interval(builder) => match interval_text::parse(text) {
+                Some(interval) => builder.append_value(interval),
+                None => return Err(self.invalid_text(text)),
+            },
             Values::Arrays(_) => return self.append_texts(&elements_of(text)?),
             // All other types are integers.
             _ => match parse_integer(text) {
@@ -527,16 +551,7 @@ impl ColumnBuilder {
             _ if self.column_type == ColumnType::Uuid => {
                 return Err(self.mismatch(&value.data_type().to_string()));
             }
-            _ if let ColumnType::Array(_) = self.column_type => {
-                let Some(members) = members_of(value) else {
-                    return Err(self.mismatch(&value.data_type().to_string()));
-                };
-                return self.append_elements(|elements| {
-                    (0..members.len()).try_for_each(|position| {
-                        elements.append_scalar(&ScalarValue::try_from_array(&members, position)?)
-                    })
-                });
-            }
+            _ if self.column_type.is_of_fields_only() => return self.append_field_only(value),
             _ => {}
         }
         // A local time or a date becomes an instant in the session's zone.
@@ -564,6 +579,23 @@ impl ColumnBuilder {
         self.append_array(cast.to_array()?.as_ref())
     }
 
+    /// Appends the value of a parameter to a column of arrays or intervals.
+    fn append_field_only(&mut self, value: &ScalarValue) -> Result<(), SqlError> {
+        let data_type = value.data_type();
+        let is_span = matches!(data_type, DataType::Interval(_) | DataType::Duration(_));
+        if self.column_type == ColumnType::Interval && is_span {
+            return self.append_array(interval_text::intervals_of(&value.to_array()?)?.as_ref());
+        }
+        let Some(members) = members_of(value) else {
+            return Err(self.mismatch(&data_type.to_string()));
+        };
+        self.append_elements(|elements| {
+            (0..members.len()).try_for_each(|position| {
+                elements.append_scalar(&ScalarValue::try_from_array(&members, position)?)
+            })
+        })
+    }
+
     /// Appends the values of an array of the column's own type.
     fn append_array(&mut self, array: &dyn Array) -> Result<(), SqlError> {
         if array.data_type() != &self.column_type.arrow() {
@@ -588,6 +620,7 @@ impl ColumnBuilder {
             Values::String(builder) => builder.extend(array.as_string_view().iter()),
             Values::Binary(builder) => builder.extend(array.as_binary_view().iter()),
             Values::Time(builder) => builder.append_array(array.as_primitive()),
+            Values::Interval(builder) => builder.append_array(array.as_primitive()),
             Values::Uuid(builder) => builder.append_array(array.as_fixed_size_binary())?,
             Values::Arrays(builder) => {
                 for list in array.as_list::<i32>().iter() {
@@ -614,6 +647,7 @@ impl ColumnBuilder {
                 | ColumnType::Date
                 | ColumnType::Uuid
                 | ColumnType::Time
+                | ColumnType::Interval
                 | ColumnType::Array(_)
         )
     }
@@ -653,7 +687,10 @@ impl ColumnBuilder {
 
     fn invalid_text(&self, text: &str) -> SqlError {
         let sqlstate = match self.column_type {
-            ColumnType::Date | ColumnType::Time | ColumnType::Timestamp(..) => INVALID_DATETIME,
+            ColumnType::Date
+            | ColumnType::Time
+            | ColumnType::Interval
+            | ColumnType::Timestamp(..) => INVALID_DATETIME,
             _ => INVALID_TEXT,
         };
         // Long texts are truncated, because the message is logged.

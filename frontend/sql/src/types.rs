@@ -25,7 +25,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("xml", "STRING"),
     ("inet", "STRING"),
     ("enum", "STRING"),
-    ("interval", "BIGINT"),
     ("timetz", "TIME, or TIMESTAMP WITH TIME ZONE"),
     ("year", "SMALLINT"),
     ("money", "DECIMAL"),
@@ -127,6 +126,7 @@ impl Tokens<'_> {
                 }
                 "date" | "date32" => ColumnType::Date,
                 "uuid" => ColumnType::Uuid,
+                "interval" => ColumnType::Interval,
                 "time" => self.time_modifiers()?,
                 _ => match moment(&name) {
                     Some(moment) => self.timestamp_modifiers(moment, notices)?,

@@ -336,6 +336,7 @@ fn append(
                         | ColumnType::Date
                         | ColumnType::Uuid
                         | ColumnType::Time
+                        | ColumnType::Interval
                         | ColumnType::Array(_)
                 ) =>
             {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use partita_proto::access::{Action, Permit};
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::schema::{Column, ColumnType, Semantic};
+use partita_proto::schema::{Column, Semantic};
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
 use partita_sql::index_statement::FoundIndex;
@@ -518,7 +518,9 @@ fn check_equal_default(column: &Column) -> Result<(), SqlError> {
 
 /// Checks that the catalog can hold the value of existing rows in a column that is added.
 fn check_single_default(column: &Column) -> Result<(), SqlError> {
-    let ColumnType::Array(_) = column.column_type else { return Ok(()) };
+    if !column.column_type.is_of_fields_only() {
+        return Ok(());
+    }
     let data_type = column.column_type.sql();
     let feature =
         format!("adding a column of type {data_type} with a DEFAULT (\"{}\")", column.name);

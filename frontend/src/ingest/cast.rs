@@ -13,6 +13,7 @@ use partita_proto::lists::gathered;
 use partita_proto::schema::{Column, ColumnType, UUID};
 use partita_proto::time_of_day::DAY_MICROS;
 use partita_worker::casts::rounded;
+use partita_worker::interval_text::intervals_of;
 use partita_worker::{lists_of, nearest_floats, times_of, uuids_of};
 
 use super::length::fitting;
@@ -71,6 +72,7 @@ fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
             if *utc.data_type() == target { Ok(utc) } else { cast(&utc, &target) }
         }
         (_, &UUID) => uuids_of(array).map_err(with_column),
+        (_, DataType::Interval(_)) => intervals_of(array).map_err(with_column),
         (_, DataType::List(item)) => match element_of(source) {
             None => lists_of(array, item).map_err(with_column),
             Some(_) => arrays(array, item, column),
@@ -153,6 +155,10 @@ fn may_assign(source: &DataType, target: &DataType) -> bool {
         DataType::Utf8View => !source.is_nested(),
         _ if target.is_numeric() => !source.is_temporal(),
         &UUID => return source.is_string(),
+        DataType::Interval(_) => {
+            return source.is_string()
+                || matches!(source, DataType::Interval(_) | DataType::Duration(_));
+        }
         // Arrow would make an array of a single value.
         DataType::List(item) => {
             return match element_of(source) {

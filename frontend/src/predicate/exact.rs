@@ -75,6 +75,7 @@ fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
         | ColumnType::Float64
         | ColumnType::Binary
         | ColumnType::Array(_)
+        | ColumnType::Interval
         | ColumnType::Decimal(..) => false,
     };
     alike.then_some(operand.column)

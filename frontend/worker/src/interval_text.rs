@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
+use arrow::array::{Array, ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
 use arrow::error::ArrowError;
@@ -26,8 +26,10 @@ use datafusion::logical_expr::{
 };
 
 use crate::checked::cannot_cast;
+use crate::error::SqlError;
 use crate::functions::REGISTRY;
 use crate::times_of_day::INTERVAL_OF_TIME;
+use crate::value_text::interval_parts;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 /// Name of the function; nodes know it too.
@@ -410,6 +412,27 @@ impl ScalarUDFImpl for IntervalFromText {
             }
         }
     }
+}
+
+/// Intervals from texts, differences of times, and intervals of other units.
+///
+/// # Errors
+/// When a text is not one of an interval, or a value does not fit.
+pub fn intervals_of(values: &ArrayRef) -> Result<ArrayRef> {
+    if !matches!(values.data_type(), DataType::Interval(_) | DataType::Duration(_)) {
+        return read(values);
+    }
+    let parts = interval_parts(values)?;
+    let interval = |row: usize| -> Result<IntervalMonthDayNano, SqlError> {
+        let (months, days, micros) = parts(row);
+        let nanoseconds = micros.checked_mul(1_000);
+        let nanoseconds =
+            nanoseconds.ok_or_else(|| SqlError::new("22015", "interval out of range"))?;
+        Ok(IntervalMonthDayNano { months, days, nanoseconds })
+    };
+    let intervals =
+        (0..values.len()).map(|row| values.is_valid(row).then(|| interval(row)).transpose());
+    Ok(Arc::new(intervals.collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?))
 }
 
 /// Parses intervals.

@@ -178,7 +178,9 @@ fn decode_ascending(input: &mut &[u8], column_type: ColumnType) -> Result<Value,
             .map_or(Value::Null, |bytes| Value::Timestamp(i64::from_be_bytes(bytes))),
         ColumnType::Uuid => take_fixed::<UUID_BYTES>(input, false)?
             .map_or(Value::Null, |bytes| Value::Binary(bytes.to_vec())),
-        ColumnType::Array(_) => return Err(corrupted("an array, which keys do not have")),
+        ColumnType::Array(_) | ColumnType::Interval => {
+            return Err(corrupted("a value of a type that keys do not have"));
+        }
     };
     Ok(value)
 }
@@ -232,8 +234,8 @@ fn width(column_type: ColumnType) -> usize {
         | ColumnType::Timestamp(..) => 8,
         ColumnType::Decimal(..) => 16,
         ColumnType::Uuid => UUID_BYTES,
-        // Keys have no arrays.
-        ColumnType::String | ColumnType::Binary | ColumnType::Array(_) => 0,
+        // Keys have no arrays and no intervals.
+        ColumnType::String | ColumnType::Binary | ColumnType::Array(_) | ColumnType::Interval => 0,
     }
 }
 

@@ -255,6 +255,10 @@ fn decode_flat(field: ipc::Field<'_>) -> Option<ColumnType> {
             let is_canonical = time.unit() == ipc::TimeUnit::MICROSECOND && time.bitWidth() == 64;
             is_canonical.then_some(ColumnType::Time)?
         }
+        ipc::Type::Interval => {
+            let unit = field.type_as_interval()?.unit();
+            (unit == ipc::IntervalUnit::MONTH_DAY_NANO).then_some(ColumnType::Interval)?
+        }
         ipc::Type::Timestamp => {
             let timestamp = field.type_as_timestamp()?;
             let unit = match timestamp.unit() {

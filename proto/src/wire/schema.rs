@@ -79,6 +79,7 @@ impl Wire for ColumnType {
             Self::Uuid => TypeKind::Uuid,
             Self::Time => TypeKind::Time,
             Self::Array(_) => TypeKind::Array,
+            Self::Interval => TypeKind::Interval,
         });
         // Precision, scale, unit and time zone are fields beside the kind.
         match self {
@@ -139,6 +140,7 @@ impl Wire for ColumnType {
             ),
             Ok(TypeKind::Uuid) => Self::Uuid,
             Ok(TypeKind::Time) => Self::Time,
+            Ok(TypeKind::Interval) => Self::Interval,
             Ok(TypeKind::Array) => {
                 let element = pb::ColumnType { kind: message.element, element: 0, ..message };
                 let element = Element::of(Self::from_wire(element)?);

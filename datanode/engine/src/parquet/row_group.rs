@@ -26,6 +26,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
 use crate::parquet::chunk::Codec;
+use crate::parquet::spans::{in_file, schema_in_file};
 use crate::parquet::texts::{Texts, encodes};
 
 /// Maximum bytes of a dictionary.
@@ -80,6 +81,7 @@ impl<W: Write + Send> GroupWriter<W> {
         page_rows: usize,
         sink: W,
     ) -> Result<Self> {
+        let schema = schema_in_file(schema);
         let codec = match purpose {
             Purpose::Flush => Codec::Lz4,
             Purpose::Compaction => Codec::zstd()?,
@@ -131,6 +133,8 @@ impl<W: Write + Send> GroupWriter<W> {
     }
 
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let arrays =
+            batch.columns().iter().map(in_file).collect::<std::result::Result<Vec<_>, _>>()?;
         let mut offset = 0;
         while offset < batch.num_rows() {
             let mut group = match self.group.take() {
@@ -141,7 +145,7 @@ impl<W: Write + Send> GroupWriter<W> {
             let page_rest = self.page_rows - group.rows % self.page_rows;
             let rows = (batch.num_rows() - offset).min(page_rest);
             let fields = self.schema.fields().iter();
-            for ((field, array), column) in fields.zip(batch.columns()).zip(&mut group.columns) {
+            for ((field, array), column) in fields.zip(&arrays).zip(&mut group.columns) {
                 let (codec, bare) = (&mut self.codec, &self.bare_factory);
                 if rows == batch.num_rows() {
                     column.write(codec, bare, field, array)?;

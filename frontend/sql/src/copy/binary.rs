@@ -205,6 +205,13 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
             builder.append_time(i64::from_be_bytes(*value))
         }
         ColumnType::Array(_) => read_array(value, builder),
+        ColumnType::Interval => {
+            let (micros, rest) = value.split_first_chunk::<8>().ok_or_else(wrong)?;
+            let (days, rest) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
+            let months = <&[u8; 4]>::try_from(rest).map_err(|_| wrong())?;
+            let (months, days) = (i32::from_be_bytes(*months), i32::from_be_bytes(*days));
+            builder.append_interval((months, days, i64::from_be_bytes(*micros)))
+        }
         // Times count from 2000; the extremes of both types mean infinity, which columns do not
         // have.
         ColumnType::Date => {

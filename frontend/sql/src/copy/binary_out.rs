@@ -4,8 +4,8 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, FieldRef, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Schema, Time64MicrosecondType, TimeUnit, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Int32Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit, Schema, Time64MicrosecondType,
+    TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
 use partita_proto::schema::{JsonType, UUID, Unit};
@@ -89,6 +89,7 @@ fn has_form(data_type: &DataType) -> bool {
             | DataType::BinaryView
             | DataType::Date32
             | DataType::Time64(TimeUnit::Microsecond)
+            | DataType::Interval(IntervalUnit::MonthDayNano)
             | DataType::Timestamp(..)
     ) || *data_type == UUID
         || matches!(data_type, DataType::List(item) if element_oid(item.data_type()).is_some())
@@ -179,6 +180,12 @@ fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(
             message.extend_from_slice(&day.ok_or_else(out_of_range)?.to_be_bytes());
         }
         DataType::Timestamp(unit, _) => write_timestamp(ticks(array, *unit, row), *unit, message)?,
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let interval = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
+            message.extend_from_slice(&(interval.nanoseconds / 1_000).to_be_bytes());
+            message.extend_from_slice(&interval.days.to_be_bytes());
+            message.extend_from_slice(&interval.months.to_be_bytes());
+        }
         DataType::List(item) if let Some(oid) = element_oid(item.data_type()) => {
             write_array(array.as_list::<i32>().value(row).as_ref(), oid, message)?;
         }

@@ -227,7 +227,7 @@ fn columns_of_json_are_texts_that_are_shown_as_json() {
 fn types_that_do_not_exist_are_refused_by_name() {
     for (sql, sqlstate, says) in [
         ("JSON2", "0A000", "type JSON2"),
-        ("INTERVAL", "0A000", "type INTERVAL"),
+        ("INTERVAL[]", "0A000", "an array of INTERVAL"),
         ("TIME(3)", "0A000", "a TIME of other than 6 digits"),
         ("TIME WITH TIME ZONE", "0A000", "TIME WITH TIME ZONE"),
         ("TIMETZ", "0A000", "type TIMETZ"),

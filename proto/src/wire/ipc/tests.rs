@@ -1,8 +1,10 @@
 //! Rows there and back, whatever they were cut from; and bytes that nobody wrote.
 
-use arrow::array::{DictionaryArray, Int64Array, ListArray, StringArray, StringViewArray};
+use arrow::array::{
+    DictionaryArray, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, StringViewArray,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::Int32Type;
+use arrow::datatypes::{Int32Type, IntervalMonthDayNano};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -139,7 +141,7 @@ fn no_flipped_bit_makes_decoding_panic() {
     }
 }
 
-/// Arrays of three rows, the second NULL, and a slice of them.
+/// Arrays and intervals of three rows, the second NULL.
 fn arrays() -> RecordBatch {
     let offsets = || OffsetBuffer::from_lengths([2, 0, 1]);
     let nulls = || Some(NullBuffer::from(vec![true, false, true]));
@@ -149,7 +151,13 @@ fn arrays() -> RecordBatch {
     };
     let text = Value::String("longer than a view holds".to_owned());
     let flag = Value::Bool(true);
+    let spans = IntervalMonthDayNanoArray::from(vec![
+        Some(IntervalMonthDayNano { months: 1, days: -2, nanoseconds: 3 }),
+        None,
+        Some(IntervalMonthDayNano { months: i32::MIN, days: i32::MAX, nanoseconds: i64::MAX }),
+    ]);
     RecordBatch::try_from_iter_with_nullable([
+        ("s", Arc::new(spans) as ArrayRef, true),
         ("n", lists(Element::Int32, &[Value::Int(5), Value::Null, Value::Int(7)]), true),
         ("t", lists(Element::String, &[text.clone(), Value::Null, text]), true),
         ("b", lists(Element::Bool, &[flag.clone(), flag, Value::Null]), true),
@@ -172,13 +180,13 @@ fn arrays_survive_as_slices_too() {
     }
     // Another form of lists becomes the one that tables have.
     let large = cast_with_options(
-        whole.column(1),
+        whole.column(2),
         &DataType::new_large_list(DataType::Utf8, true),
         &CastOptions::default(),
     );
     let batch = RecordBatch::try_from_iter_with_nullable([("t", large.unwrap(), true)]).unwrap();
     let decoded = decode(encode(&[batch]).unwrap()).unwrap();
-    assert_eq!(decoded[0].column(0), whole.column(1));
+    assert_eq!(decoded[0].column(0), whole.column(2));
 }
 
 #[test]

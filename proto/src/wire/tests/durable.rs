@@ -10,6 +10,7 @@ use crate::materialized::{Capture, CaptureOrder, Ship};
 fn later_types_keep_their_numbers() {
     assert_eq!(ColumnType::Uuid.encode_wire().to_vec(), [8, 17]);
     assert_eq!(ColumnType::Time.encode_wire().to_vec(), [8, 18]);
+    assert_eq!(ColumnType::Interval.encode_wire().to_vec(), [8, 20]);
     // The kind of an array, the parts of its elements' type, and the kind of these.
     let array = |element| ColumnType::Array(element).encode_wire().to_vec();
     assert_eq!(array(Element::Int32), [8, 19, 48, 4]);
