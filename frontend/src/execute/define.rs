@@ -194,7 +194,6 @@ impl Session {
                         Generated::new(state, &schema, position)?;
                         if column.semantic == Semantic::Field && !default.is_null() {
                             check_equal_default(column)?;
-                            check_single_default(column)?;
                             // Existing rows keep the default of now, whatever it is later.
                             let value = default.array(state, column, 1)?;
                             column.missing = Some(Value::from_array(&value, 0)?);
@@ -509,6 +508,7 @@ fn has_dependents(kind: &str, name: &str, dependents: &[String]) -> SqlError {
 
 /// Checks that all existing rows may have the same value in a column that is added.
 fn check_equal_default(column: &Column) -> Result<(), SqlError> {
+    check_single_default(column)?;
     if column.default.as_deref().and_then(UuidFunction::of_default).is_none() {
         return Ok(());
     }
