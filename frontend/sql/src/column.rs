@@ -308,7 +308,12 @@ pub(super) fn default_text(
         }
         _ => expression,
     };
-    if literal(expression)?.is_none() {
+    let array = match column_type {
+        ColumnType::Array(_) => array_text(expression)?.map(Literal::Text),
+        _ => None,
+    };
+    let value = array.map_or_else(|| literal(expression), |array| Ok(Some(array)))?;
+    if value.is_none() {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
             format!("the default `{expression}` of column \"{column}\" is not supported"),
@@ -319,7 +324,7 @@ pub(super) fn default_text(
         ));
     }
     if column_type.is_of_fields_only() {
-        return match literal(expression)? {
+        return match value {
             Some(Literal::Null) => Ok(None),
             Some(Literal::Text(text)) => {
                 ColumnBuilder::new(column_type, Zone::UTC)
@@ -332,6 +337,27 @@ pub(super) fn default_text(
     }
     let value = typed(expression, column, column_type)?;
     Ok((!value.is_null()).then(|| value.display(column_type)))
+}
+
+/// The text of an array of literals, as in `ARRAY[1, NULL]::INT[]`; `None` for other expressions.
+fn array_text(expression: &Expr) -> Result<Option<String>, SqlError> {
+    let array = match expression {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => return array_text(inner),
+        Expr::Array(array) => array,
+        _ => return Ok(None),
+    };
+    let mut elements = Vec::with_capacity(array.elem.len());
+    for element in &array.elem {
+        elements.push(match literal(element)? {
+            Some(Literal::Null) => "NULL".to_owned(),
+            Some(Literal::Bool(value)) => value.to_string(),
+            Some(Literal::Number(text) | Literal::Text(text)) => {
+                format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+            }
+            Some(Literal::Bytes(_)) | None => return Ok(None),
+        });
+    }
+    Ok(Some(format!("{{{}}}", elements.join(","))))
 }
 
 /// The kind of time that a clock function returns.

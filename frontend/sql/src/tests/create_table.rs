@@ -678,6 +678,38 @@ fn arrays_are_declared_in_several_ways_and_shown_in_one() {
 }
 
 #[test]
+fn defaults_of_arrays_and_intervals_are_texts() {
+    let default = |sql: &str| {
+        let sql = format!("CREATE TABLE t (k INT PRIMARY KEY, v {sql})");
+        new_table(&sql).map(|(table, _)| table.schema.columns[1].default.clone())
+    };
+    for (sql, expected) in [
+        ("INT[] DEFAULT '{1,NULL}'", Some("'{1,NULL}'")),
+        ("INT[] DEFAULT '{}'::INT[]", Some("'{}'")),
+        ("INT[] DEFAULT ARRAY[]::INT[]", Some("'{}'")),
+        ("INT[] DEFAULT ARRAY[1, NULL]", Some("'{\"1\",NULL}'")),
+        ("TEXT[] DEFAULT ARRAY['a\"b', 'it''s']", Some("'{\"a\\\"b\",\"it''s\"}'")),
+        ("BOOLEAN[] DEFAULT (ARRAY[true])", Some("'{true}'")),
+        ("INT[] DEFAULT NULL", None),
+        ("INTERVAL DEFAULT '1 day'", Some("'1 day'")),
+        ("INTERVAL DEFAULT '1 day'::INTERVAL", Some("'1 day'")),
+    ] {
+        assert_eq!(default(sql).unwrap().as_deref(), expected, "{sql}");
+    }
+    for (sql, sqlstate) in [
+        ("INT[] DEFAULT '{x}'", "42804"),
+        ("INT[] DEFAULT ARRAY['x']", "42804"),
+        ("INT[] DEFAULT 1", "42804"),
+        ("INT[] DEFAULT ARRAY[1 + 1]", "0A000"),
+        ("INTERVAL DEFAULT 'soon'", "42804"),
+        ("INTERVAL DEFAULT 1", "42804"),
+        ("INTERVAL DEFAULT ARRAY[1]", "0A000"),
+    ] {
+        assert_eq!(default(sql).unwrap_err().sqlstate, sqlstate, "{sql}");
+    }
+}
+
+#[test]
 fn uniform_partitions_cut_the_type_of_the_first_key_column() {
     let cuts = |of: &str| {
         let sql = format!("CREATE TABLE t (a {of} PRIMARY KEY) WITH (UNIFORM_PARTITIONS = 4)");
