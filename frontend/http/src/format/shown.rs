@@ -36,7 +36,8 @@ pub(crate) fn with_texts(batch: &RecordBatch) -> Result<RecordBatch, ArrowError>
             let texts = uuid_texts(lists.values().as_ref());
             let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
             let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
-            Ok(Some(Arc::new(ListArray::try_new(item, offsets, texts, nulls)?)))
+            let lists: ArrayRef = Arc::new(ListArray::try_new(item, offsets, texts, nulls)?);
+            Ok(Some(lists))
         }
         _ => Ok(None),
     })
