@@ -355,7 +355,9 @@ pub fn with_first_key(source: &TableSchema, key: &[ColumnId]) -> TableSchema {
     schema.columns.retain(|column| !column.is_hidden());
     for column in schema.columns.iter_mut().filter(|column| key.contains(&column.id)) {
         column.nullable = false;
-        column.semantic = Semantic::Tag;
+        if column.semantic == Semantic::Field {
+            column.semantic = Semantic::Tag;
+        }
     }
     schema
 }

@@ -602,6 +602,7 @@ pub enum TableChange {
     /// Renames the table.
     Rename(String),
     /// Gives the table the name, the owner and the sequences of another one of its database, which is dropped by that.
+    /// Frontends of earlier versions send it; a re-keying loses no late row.
     TakePlace(TableId),
     /// Changes the placement of rows written from now on. Existing rows stay in a former table, which queries include
     /// ([`crate::catalog::Table::former`]). For tables that keep every row (`append_mode`): otherwise two versions of a

@@ -100,7 +100,7 @@ impl Copies {
     ) -> Result<(), Unkeyed> {
         let (copies, copy) = (Arc::clone(self), Arc::clone(copy));
         at_home(self.view.home(), async move {
-            let added = copies.try_add(&copy, closes_first).await;
+            let added = Box::pin(copies.try_add(&copy, closes_first)).await;
             if added.is_err() {
                 copies.give_up_first_key(copy).await;
             }
