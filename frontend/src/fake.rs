@@ -50,6 +50,7 @@ use partita_proto::service::{
     WriteReply, WriteRequest,
 };
 use partita_proto::value::Value;
+use partita_proto::wide::FamilyChange;
 use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
 use tokio::sync::{RwLock, watch};
@@ -345,11 +346,7 @@ impl Fake {
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
             TableChange::SetOptions(options) => schema.options = options,
-            TableChange::ChangeFamilies(changes) => {
-                let wide = schema.options.wide.as_mut();
-                let wide = wide.ok_or_else(|| none("families", &table.name))?;
-                changes.iter().try_for_each(|change| change.apply(&mut wide.families))?;
-            }
+            TableChange::ChangeFamilies(changes) => change_families(&mut schema, &changes)?,
             TableChange::SetView { columns, definition } => {
                 schema.columns = columns;
                 schema.view = Some(*definition);
@@ -819,6 +816,11 @@ fn add_columns(
         schema.columns.push(column);
     }
     Ok(schema.columns.len() > count)
+}
+
+fn change_families(schema: &mut TableSchema, changes: &[FamilyChange]) -> Result<(), Error> {
+    let wide = schema.options.wide.as_mut().ok_or_else(|| none("column family", ""))?;
+    changes.iter().try_for_each(|change| change.apply(&mut wide.families))
 }
 
 /// Moves a column behind another one, or to the first place.
