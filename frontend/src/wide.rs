@@ -111,13 +111,13 @@ impl Frontend {
     /// Returns whether they do. Either list may be empty.
     ///
     /// # Errors
-    /// As [`Frontend::mutate_row`].
+    /// As [`Frontend::mutate_row`], and those of the predicate.
     pub async fn check_and_mutate_row(
         &self,
         permit: &Permit,
         table: &Arc<Table>,
         row_key: &[u8],
-        predicate: impl Fn(&Cells) -> bool + Send + Sync,
+        predicate: impl Fn(&Cells) -> Result<bool, SqlError> + Send + Sync,
         (if_true, if_false): (Vec<CellMutation>, Vec<CellMutation>),
     ) -> Result<bool, SqlError> {
         let wide = wide_of(table)?;
@@ -132,7 +132,7 @@ impl Frontend {
         };
         let (if_true, if_false) = (request(if_true)?, request(if_false)?);
         let decide = |row: &Row| {
-            let holds = predicate(&row.visible());
+            let holds = predicate(&row.visible())?;
             let request = if holds { &if_true } else { &if_false };
             Ok::<_, SqlError>((row.changed(request, now_us), holds))
         };

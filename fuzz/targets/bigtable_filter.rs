@@ -33,5 +33,8 @@ fuzz_target!(|bytes: &[u8]| {
             && narrowing.has_column(&cell.family, &cell.qualifier)
             && narrowing.times.contains(cell.timestamp_us)
     });
-    assert_eq!(filter.apply(whole), filter.apply(part));
+    // Either may have too many copies.
+    if let (Ok(whole), Ok(part)) = (filter.apply(whole), filter.apply(part)) {
+        assert_eq!(whole, part);
+    }
 });

@@ -24,7 +24,7 @@ use crate::api::data::{
 use crate::api::google::rpc;
 use crate::cell::Row;
 use crate::chunks::Chunker;
-use crate::filter::{Filter, Narrowing};
+use crate::filter::{Filter, Narrowing, TooManyCopies};
 use crate::mutations::{check_count, read_modify, row_mutation};
 use crate::names::{InstanceName, TableName};
 use crate::rows::{KeySpan, span, spans, with_prefix};
@@ -277,17 +277,17 @@ impl Reading {
                 _ => self.rows.try_next().await?,
             };
             match row {
-                Some(row) => self.add(row),
+                Some(row) => self.add(row)?,
                 None => self.end(),
             }
         }
     }
 
-    fn add(&mut self, row: Row) {
+    fn add(&mut self, row: Row) -> Result<(), Status> {
         self.stats.rows_seen_count += 1;
         self.stats.cells_seen_count += count(&row);
         let row = match &self.filter {
-            Some(filter) => filter.apply(row),
+            Some(filter) => filter.apply(row).map_err(|error| too_costly(&error))?,
             None => row,
         };
         if !row.cells.is_empty() {
@@ -296,6 +296,7 @@ impl Reading {
             self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(1));
         }
         self.chunker.row(row);
+        Ok(())
     }
 
     fn end(&mut self) {
@@ -316,6 +317,10 @@ impl Reading {
         });
         self.chunker.finish(stats);
     }
+}
+
+fn too_costly(error: &TooManyCopies) -> Status {
+    Status::resource_exhausted(error.to_string())
 }
 
 fn count(row: &Row) -> i64 {

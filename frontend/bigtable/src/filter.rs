@@ -24,6 +24,7 @@ use self::pattern::Pattern;
 
 pub use self::compile::InvalidFilter;
 pub use self::narrow::Narrowing;
+pub use self::run::TooManyCopies;
 
 /// A checked filter.
 #[derive(Clone, Debug)]

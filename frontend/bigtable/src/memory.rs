@@ -200,13 +200,15 @@ impl WideStore for Memory {
         row_key: Bytes,
         check: Check,
     ) -> Result<bool, Status> {
-        self.with(name, |stored| {
-            let (is_matched, mutation) = check.decide(stored.row(&row_key));
+        self.with(name, |stored| -> Result<bool, Status> {
+            let decided = check.decide(stored.row(&row_key));
+            let (is_matched, mutation) =
+                decided.map_err(|error| Status::resource_exhausted(error.to_string()))?;
             if let Some(mutation) = mutation {
                 stored.apply(mutation);
             }
-            is_matched
-        })
+            Ok(is_matched)
+        })?
     }
 
     async fn read_modify(

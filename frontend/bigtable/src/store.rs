@@ -10,7 +10,7 @@ use partita_proto::wide::{CellKey, Family, ReadModify, RowMutation, Wide};
 use tonic::{Request, Status};
 
 use crate::cell::Row;
-use crate::filter::{Filter, Narrowing};
+use crate::filter::{Filter, Narrowing, TooManyCopies};
 use crate::names::TableName;
 use crate::rows::KeySpan;
 
@@ -93,15 +93,17 @@ impl Check {
     }
 
     /// Decides for a row: true if it matches, and the mutations that follow.
-    #[must_use]
-    pub fn decide(&self, row: Row) -> (bool, Option<&RowMutation>) {
+    ///
+    /// # Errors
+    /// When the filter is too costly for the row.
+    pub fn decide(&self, row: Row) -> Result<(bool, Option<&RowMutation>), TooManyCopies> {
         let output = match &self.filter {
-            Some(filter) => filter.apply(row),
+            Some(filter) => filter.apply(row)?,
             None => row,
         };
         let is_matched = !output.cells.is_empty();
         let mutation = if is_matched { &self.matched } else { &self.unmatched };
-        (is_matched, mutation.as_ref())
+        Ok((is_matched, mutation.as_ref()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use prost::Message;
 
-use super::pattern::Pattern;
+use super::pattern::{COMPILED_BYTES_MAX, Pattern};
 use super::{ByteRange, Filter, Node, TimeRange};
 use crate::api::data::column_range::{EndQualifier, StartQualifier};
 use crate::api::data::row_filter::{Condition, Filter as Kind};
@@ -19,6 +19,8 @@ const BYTES_MAX: usize = 20_480;
 const DEPTH_MAX: usize = 20;
 /// Maximum letters of a label.
 const LABEL_LETTERS_MAX: usize = 15;
+/// Bytes that any pattern may have when it is compiled, however many there are.
+const COMPILED_BYTES_LEAST: usize = 64 << 10;
 
 /// Reason for which a filter is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ impl Filter {
         if bytes > BYTES_MAX {
             return Err(InvalidFilter(format!("{bytes} bytes exceed the maximum of {BYTES_MAX}")));
         }
-        let mut compiler = Compiler { samples: 0 };
+        let mut compiler = Compiler { samples: 0, patterns: 0 };
         let root = compiler.node(filter, Place { depth: 0, in_condition: false });
         Ok(Self { root: root.map_err(InvalidFilter)?, seed })
     }
@@ -68,6 +70,8 @@ impl Place {
 struct Compiler {
     /// Number of samples so far.
     samples: u64,
+    /// Number of patterns so far.
+    patterns: usize,
 }
 
 impl Compiler {
@@ -103,17 +107,17 @@ impl Compiler {
                 Node::Block
             }
             Kind::RowSampleFilter(share) => self.sample(*share)?,
-            Kind::RowKeyRegexFilter(text) => Node::RowKey(pattern(text)?),
+            Kind::RowKeyRegexFilter(text) => Node::RowKey(self.pattern(text)?),
             Kind::FamilyNameRegexFilter(text) => {
                 if text.contains(':') {
                     return Err("a pattern of families must not contain a colon".to_owned());
                 }
-                Node::Family(pattern(text.as_bytes())?)
+                Node::Family(self.pattern(text.as_bytes())?)
             }
-            Kind::ColumnQualifierRegexFilter(text) => Node::Qualifier(pattern(text)?),
+            Kind::ColumnQualifierRegexFilter(text) => Node::Qualifier(self.pattern(text)?),
             Kind::ColumnRangeFilter(range) => columns(range)?,
             Kind::TimestampRangeFilter(range) => Node::Times(times(range)?),
-            Kind::ValueRegexFilter(text) => Node::Value(pattern(text)?),
+            Kind::ValueRegexFilter(text) => Node::Value(self.pattern(text)?),
             Kind::ValueRangeFilter(range) => Node::Values(values(range)?),
             Kind::ValueBitmaskFilter(bitmask) => Node::Mask(bitmask.mask.clone()),
             Kind::CellsPerRowOffsetFilter(number) => {
@@ -166,6 +170,14 @@ impl Compiler {
         self.samples += 1;
         Ok(Node::Sample { share, number })
     }
+
+    /// Compiles a pattern. The bound of one is shared by all: the second one may have half of it, and so on.
+    fn pattern(&mut self, text: &[u8]) -> Result<Pattern, String> {
+        self.patterns += 1;
+        let bytes_max = (COMPILED_BYTES_MAX / self.patterns).max(COMPILED_BYTES_LEAST);
+        let invalid = |error: String| format!("pattern \"{}\": {error}", text.escape_ascii());
+        Pattern::new(text, bytes_max).map_err(invalid)
+    }
 }
 
 impl Node {
@@ -203,11 +215,6 @@ fn must_be_set(name: &str, is_set: bool) -> Result<(), String> {
 
 fn count(name: &str, number: i32) -> Result<usize, String> {
     usize::try_from(number).map_err(|_| format!("{name} must not be negative"))
-}
-
-fn pattern(text: &[u8]) -> Result<Pattern, String> {
-    let invalid = |error: String| format!("pattern \"{}\": {error}", text.escape_ascii());
-    Pattern::new(text).map_err(invalid)
 }
 
 fn checked_label(label: &str) -> Result<&str, String> {

@@ -13,7 +13,9 @@ use std::fmt::Write as _;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// Maximum bytes of a compiled pattern, as in RE2.
-const COMPILED_BYTES_MAX: usize = 8 << 20;
+pub(super) const COMPILED_BYTES_MAX: usize = 8 << 20;
+/// Maximum bytes of the states of a pattern that are kept while it is matched.
+const STATES_BYTES_MAX: usize = 2 << 20;
 /// Maximum number of a repetition, as in RE2.
 const REPETITIONS_MAX: u32 = 1000;
 
@@ -33,18 +35,19 @@ enum Matcher {
 }
 
 impl Pattern {
-    /// Compiles a pattern of RE2.
+    /// Compiles a pattern of RE2, which has at most so many bytes then.
     ///
     /// # Errors
     /// A text that says why the pattern is not valid.
-    pub(super) fn new(pattern: &[u8]) -> Result<Self, String> {
+    pub(super) fn new(pattern: &[u8], bytes_max: usize) -> Result<Self, String> {
         let translated = Translator::new(pattern).translate()?;
         if translated.is_literal {
             return Ok(Self { matcher: Matcher::Literal, prefix: translated.prefix });
         }
         let regex = RegexBuilder::new(&format!("\\A(?:{})\\z", translated.text))
             .unicode(false)
-            .size_limit(COMPILED_BYTES_MAX)
+            .size_limit(bytes_max)
+            .dfa_size_limit(bytes_max.min(STATES_BYTES_MAX))
             .build()
             .map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => "the pattern is too large".to_owned(),
@@ -486,8 +489,12 @@ mod tests {
 
     use super::*;
 
+    fn compiled(pattern: &[u8]) -> Result<Pattern, String> {
+        Pattern::new(pattern, COMPILED_BYTES_MAX)
+    }
+
     fn matches(pattern: &[u8], text: &[u8]) -> bool {
-        Pattern::new(pattern).unwrap().matches(text)
+        compiled(pattern).unwrap().matches(text)
     }
 
     #[test]
@@ -567,9 +574,9 @@ mod tests {
             b"a{1001}",
         ];
         for pattern in patterns {
-            assert!(Pattern::new(pattern).is_err(), "{}", pattern.escape_ascii());
+            assert!(compiled(pattern).is_err(), "{}", pattern.escape_ascii());
         }
-        let large = Pattern::new(b"((a{1000}){1000}){1000}").unwrap_err();
+        let large = compiled(b"((a{1000}){1000}){1000}").unwrap_err();
         assert_eq!(large, "the pattern is too large");
     }
 
@@ -588,7 +595,7 @@ mod tests {
             (b"\\Qa.b\\E", b"a.b", true),
         ];
         for (text, prefix, is_literal) in cases {
-            let pattern = Pattern::new(text).unwrap();
+            let pattern = compiled(text).unwrap();
             let shown = text.escape_ascii();
             assert_eq!(pattern.prefix(), prefix, "{shown}");
             assert_eq!(pattern.literal().is_some(), is_literal, "{shown}");
@@ -598,7 +605,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_pattern_or_an_error(pattern in proptest::collection::vec(any::<u8>(), 0..24)) {
-            if let Ok(pattern) = Pattern::new(&pattern) {
+            if let Ok(pattern) = compiled(&pattern) {
                 pattern.matches(b"abc");
             }
         }
@@ -613,7 +620,7 @@ mod tests {
                 pattern.extend(format!("\\x{byte:02x}").into_bytes());
             }
             pattern.extend_from_slice(b"(?:)");
-            let pattern = Pattern::new(&pattern).unwrap();
+            let pattern = compiled(&pattern).unwrap();
             prop_assert!(pattern.matches(&bytes));
             prop_assert_eq!(pattern.matches(&text), text == bytes);
         }

@@ -1,5 +1,6 @@
 //! Applies a filter to the cells of a row.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,19 +11,42 @@ use crate::cell::{Cell, Row};
 
 /// Number of the values of 32 bits, the parts into which a sample divides rows.
 const PARTS: f64 = 4_294_967_296.0;
+/// Cells of a row that interleaves and conditions may copy, beside those that each cell of the row adds. Every interleave
+/// in a chain multiplies the cells, so that a short filter could make more of one cell than any memory holds.
+const COPIES_MAX: usize = 1 << 20;
+/// Copies that each cell of the row adds.
+const COPIES_PER_CELL: usize = 8;
+
+/// Reason for which a filter is not applied to a row: it copies too many cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooManyCopies {
+    copies_max: usize,
+}
+
+impl fmt::Display for TooManyCopies {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "the filter copies more than {} cells of one row", self.copies_max)
+    }
+}
+
+impl std::error::Error for TooManyCopies {}
 
 impl Filter {
     /// The part of a row that the filter leaves, which may have no cells.
-    #[must_use]
-    pub fn apply(&self, row: Row) -> Row {
-        let mut run = Run { key: &row.key, seed: self.seed, sunk: Vec::new() };
-        let mut cells = run.apply(&self.root, row.cells);
+    ///
+    /// # Errors
+    /// When interleaves and conditions copy too many cells.
+    pub fn apply(&self, row: Row) -> Result<Row, TooManyCopies> {
+        let copies_max = row.cells.len().saturating_mul(COPIES_PER_CELL).saturating_add(COPIES_MAX);
+        let mut run =
+            Run { key: &row.key, seed: self.seed, sunk: Vec::new(), copies: 0, copies_max };
+        let mut cells = run.apply(&self.root, row.cells)?;
         let mut sunk = run.sunk;
         if !sunk.is_empty() {
             cells.append(&mut sunk);
             sort(&mut cells);
         }
-        Row { key: row.key, cells }
+        Ok(Row { key: row.key, cells })
     }
 }
 
@@ -32,25 +56,29 @@ struct Run<'a> {
     seed: u64,
     /// Cells that reached a sink.
     sunk: Vec<Cell>,
+    /// Cells that were copied.
+    copies: usize,
+    copies_max: usize,
 }
 
 impl Run<'_> {
-    fn apply(&mut self, node: &Node, mut cells: Vec<Cell>) -> Vec<Cell> {
+    fn apply(&mut self, node: &Node, mut cells: Vec<Cell>) -> Result<Vec<Cell>, TooManyCopies> {
         match node {
             Node::Pass => {}
             Node::Block => cells.clear(),
             Node::Sink => self.sunk.append(&mut cells),
             Node::Chain(filters) => {
                 for filter in filters {
-                    cells = self.apply(filter, cells);
+                    cells = self.apply(filter, cells)?;
                 }
             }
-            Node::Interleave(filters) => cells = self.interleave(filters, cells),
+            Node::Interleave(filters) => cells = self.interleave(filters, cells)?,
             Node::Condition { predicate, matched, unmatched } => {
-                let output = self.apply(predicate, cells.clone());
+                let copy = self.copy(&cells)?;
+                let output = self.apply(predicate, copy)?;
                 let branch = if output.is_empty() { unmatched } else { matched };
                 match branch {
-                    Some(filter) => cells = self.apply(filter, cells),
+                    Some(filter) => cells = self.apply(filter, cells)?,
                     None => cells.clear(),
                 }
             }
@@ -85,19 +113,33 @@ impl Run<'_> {
                 cells.iter_mut().for_each(|cell| cell.label = Some(Arc::clone(label)));
             }
         }
-        cells
+        Ok(cells)
+    }
+
+    /// A copy of cells, which is counted.
+    fn copy(&mut self, cells: &[Cell]) -> Result<Vec<Cell>, TooManyCopies> {
+        self.copies = self.copies.saturating_add(cells.len());
+        if self.copies > self.copies_max {
+            return Err(TooManyCopies { copies_max: self.copies_max });
+        }
+        Ok(cells.to_vec())
     }
 
     /// The outputs of filters that each get the same cells, merged.
-    fn interleave(&mut self, filters: &[Node], cells: Vec<Cell>) -> Vec<Cell> {
-        let Some((last, filters)) = filters.split_last() else { return Vec::new() };
+    fn interleave(
+        &mut self,
+        filters: &[Node],
+        cells: Vec<Cell>,
+    ) -> Result<Vec<Cell>, TooManyCopies> {
+        let Some((last, filters)) = filters.split_last() else { return Ok(Vec::new()) };
         let mut merged = Vec::new();
         for filter in filters {
-            merged.append(&mut self.apply(filter, cells.clone()));
+            let copy = self.copy(&cells)?;
+            merged.append(&mut self.apply(filter, copy)?);
         }
-        merged.append(&mut self.apply(last, cells));
+        merged.append(&mut self.apply(last, cells)?);
         sort(&mut merged);
-        merged
+        Ok(merged)
     }
 
     fn is_sampled(&self, share: f64, number: u64) -> bool {

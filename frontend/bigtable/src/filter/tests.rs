@@ -60,7 +60,7 @@ fn shown(cells: &[Cell]) -> Vec<String> {
 
 fn applied(filter: &RowFilter, cells: Vec<Cell>) -> Vec<String> {
     let row = Row { key: Bytes::from_static(b"r1"), cells };
-    shown(&Filter::new(filter, 7).unwrap().apply(row).cells)
+    shown(&Filter::new(filter, 7).unwrap().apply(row).unwrap().cells)
 }
 
 #[test]
@@ -113,6 +113,31 @@ fn the_newest_cells_of_each_column_are_counted_apart() {
 }
 
 #[test]
+fn interleaves_in_a_chain_do_not_multiply_cells_without_end() {
+    let twice = || {
+        let pass = || filter(Kind::PassAllFilter(true));
+        interleave(vec![pass(), pass()])
+    };
+    let chain_of = |length: usize| chain((0..length).map(|_| twice()).collect());
+    let row = || Row { key: Bytes::from_static(b"r"), cells: vec![cell("f", "q", 1, "v")] };
+    let apply = |tree: &RowFilter| Filter::new(tree, 0).unwrap().apply(row());
+    assert_eq!(apply(&chain_of(10)).unwrap().cells.len(), 1 << 10);
+    let error = apply(&chain_of(60)).unwrap_err();
+    assert_eq!(error.to_string(), "the filter copies more than 1048584 cells of one row");
+}
+
+#[test]
+fn the_patterns_of_a_filter_share_a_bound() {
+    let large = || filter(Kind::ValueRegexFilter(Bytes::from_static(b"(a{1000}){20}")));
+    Filter::new(&large(), 0).unwrap();
+    let many = chain((0..200).map(|_| large()).collect());
+    let error = Filter::new(&many, 0).unwrap_err();
+    assert!(error.to_string().ends_with("the pattern is too large"), "{error}");
+    let small = || filter(Kind::ValueRegexFilter(Bytes::from_static(b"a.*[0-9]{3}")));
+    Filter::new(&chain((0..200).map(|_| small()).collect()), 0).unwrap();
+}
+
+#[test]
 fn a_sample_takes_about_its_share_of_the_rows_and_the_same_ones_again() {
     let sample = Filter::new(&filter(Kind::RowSampleFilter(0.25)), 3).unwrap();
     let other = Filter::new(&filter(Kind::RowSampleFilter(0.25)), 4).unwrap();
@@ -121,7 +146,8 @@ fn a_sample_takes_about_its_share_of_the_rows_and_the_same_ones_again() {
         cells: vec![cell("f", "q", 1, "v")],
     };
     let taken = |filter: &Filter| -> Vec<u32> {
-        (0..4_000).filter(|number| !filter.apply(row(*number)).cells.is_empty()).collect()
+        let is_taken = |number: &u32| !filter.apply(row(*number)).unwrap().cells.is_empty();
+        (0..4_000).filter(is_taken).collect()
     };
     let first = taken(&sample);
     assert!((850..1_150).contains(&first.len()), "{}", first.len());
@@ -439,7 +465,7 @@ proptest! {
         let mut expected = plainly(&tree, key.as_bytes(), &cells, &mut sunk);
         expected.append(&mut sunk);
         let row = Row { key: Bytes::from(key), cells };
-        prop_assert_eq!(shown(&filter.apply(row).cells), shown(&sorted(expected)));
+        prop_assert_eq!(shown(&filter.apply(row).unwrap().cells), shown(&sorted(expected)));
     }
 
     #[test]
@@ -452,6 +478,7 @@ proptest! {
             false => Vec::new(),
         };
         let part = Row { key: whole.key.clone(), cells: read };
-        prop_assert_eq!(shown(&filter.apply(whole).cells), shown(&filter.apply(part).cells));
+        let (whole, part) = (filter.apply(whole).unwrap(), filter.apply(part).unwrap());
+        prop_assert_eq!(shown(&whole.cells), shown(&part.cells));
     }
 }

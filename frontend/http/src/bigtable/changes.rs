@@ -39,6 +39,8 @@ const CELL_BYTES: usize = 64;
 const ROWS_AT_ONCE: usize = 16;
 /// SQLSTATE of a right that is missing.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
+/// SQLSTATE of a request that is too costly.
+const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
 
 /// The permit for actions on a table.
 ///
@@ -138,7 +140,12 @@ pub(super) async fn check_and_mutate(
     let mutations = |row: Option<RowMutation>| row.map(|row| row.mutations).unwrap_or_default();
     let branches = (mutations(matched), mutations(unmatched));
     let check = Check { filter, matched: None, unmatched: None };
-    let is_matched = |cells: &Cells| check.decide(row_of(row_key, cells)).0;
+    let is_matched = |cells: &Cells| {
+        let decided = check.decide(row_of(row_key, cells));
+        decided
+            .map(|(is_matched, _)| is_matched)
+            .map_err(|error| SqlError::new(PROGRAM_LIMIT_EXCEEDED, error.to_string()))
+    };
     let change = door.frontend.check_and_mutate_row(&permit, &table, row_key, is_matched, branches);
     Box::pin(change).await
 }
