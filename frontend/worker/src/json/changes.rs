@@ -12,6 +12,7 @@ use partita_proto::json::JsonType;
 use super::define::{Call, Definition, Gives, refused};
 use super::normal::{Value, index};
 use super::paths::{Paths, coerced, place};
+use crate::bounded::check_size;
 use crate::error::SqlError;
 use crate::plain::{Texts, all, is_text, is_whole};
 
@@ -29,6 +30,8 @@ pub(super) const CONCAT: &str = "jsonb_concat";
 pub(super) const DELETE: &str = "jsonb_delete";
 /// Name of the function that is `#-`.
 pub(super) const DELETE_PATH: &str = "jsonb_delete_path";
+/// Name of the function that writes a line for each part.
+const PRETTY: &str = "jsonb_pretty";
 /// Blanks of one level of `jsonb_pretty`.
 const INDENT: &str = "    ";
 
@@ -61,14 +64,14 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     define("jsonb_strip_nulls", one, JSONB, |call| {
         each(call, |mut value| {
             strip(&mut value);
-            value.text()
+            Ok(value.text())
         })
     }),
-    define("jsonb_pretty", one, Gives::Text, |call| {
+    define(PRETTY, one, Gives::Text, |call| {
         each(call, |value| {
             let mut text = String::new();
-            pretty(&value, 0, &mut text);
-            text
+            pretty(&value, 0, &mut text)?;
+            Ok(text)
         })
     }),
 ];
@@ -119,12 +122,12 @@ fn with_value(types: &[DataType]) -> Option<Vec<DataType>> {
     Some(taken)
 }
 
-fn each(call: &Call<'_>, make: fn(Value<'_>) -> String) -> Result<ArrayRef> {
+fn each(call: &Call<'_>, make: fn(Value<'_>) -> Result<String>) -> Result<ArrayRef> {
     let texts = call.texts(0)?;
     let mut results = Texts::new(call.name, call.rows);
     for text in &texts {
         let value = text.map(Value::read).transpose()?;
-        results.push(value.map(make))?;
+        results.push(value.map(make).transpose()?)?;
     }
     Ok(results.finish())
 }
@@ -392,7 +395,11 @@ fn strip(value: &mut Value<'_>) {
 }
 
 /// Appends a value with a line for each part.
-fn pretty(value: &Value<'_>, level: usize, output: &mut String) {
+///
+/// # Errors
+/// When the text is too large: each part deep inside is preceded by many blanks.
+fn pretty(value: &Value<'_>, level: usize, output: &mut String) -> Result<()> {
+    check_size(PRETTY, output.len() as u64)?;
     let line = |output: &mut String, level: usize| {
         output.push('\n');
         output.extend(std::iter::repeat_n(INDENT, level));
@@ -406,7 +413,7 @@ fn pretty(value: &Value<'_>, level: usize, output: &mut String) {
                     output.push(',');
                 }
                 line(output, level + 1);
-                pretty(element, level + 1, output);
+                pretty(element, level + 1, output)?;
             }
             line(output, level);
             output.push(']');
@@ -420,13 +427,14 @@ fn pretty(value: &Value<'_>, level: usize, output: &mut String) {
                 line(output, level + 1);
                 super::text::quote(key, output);
                 output.push_str(": ");
-                pretty(part, level + 1, output);
+                pretty(part, level + 1, output)?;
             }
             line(output, level);
             output.push('}');
         }
         value => value.write(output),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -471,7 +479,7 @@ mod tests {
             assert_eq!(value.text(), expected);
         }
         let mut text = String::new();
-        pretty(&Value::read("{\"a\": [1, {}], \"b\": null}").unwrap(), 0, &mut text);
+        pretty(&Value::read("{\"a\": [1, {}], \"b\": null}").unwrap(), 0, &mut text).unwrap();
         let lines = [
             "{",
             "    \"a\": [",
@@ -483,5 +491,15 @@ mod tests {
             "}",
         ];
         assert_eq!(text, lines.join("\n"));
+    }
+
+    #[test]
+    fn blanks_before_deep_parts_are_bounded() {
+        let (open, close, ones) = ("[".repeat(200), "]".repeat(200), vec!["1"; 100_000].join(","));
+        let deep = format!("{open}{ones}{close}");
+        let mut text = String::new();
+        let error = pretty(&Value::read(&deep).unwrap(), 0, &mut text).unwrap_err();
+        assert_eq!(SqlError::from(error).sqlstate, "54000");
+        assert!(text.len() < 64 << 20);
     }
 }
