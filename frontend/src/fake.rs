@@ -42,7 +42,7 @@ use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
-use partita_proto::schema::{Column, MergeMode, Semantic, TableSchema};
+use partita_proto::schema::{Column, MergeMode, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
     AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FirstByTime, FragmentRequest,
     FragmentService, IndexUse, KeyOrder, MetaService, NamedObject, NewTable, PartitionSpec,
@@ -345,6 +345,7 @@ impl Fake {
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
             TableChange::SetOptions(options) => schema.options = options,
+            TableChange::ReplaceOptions { from, to } => replace(&mut schema.options, &from, *to)?,
             TableChange::SetView { columns, definition } => {
                 schema.columns = columns;
                 schema.view = Some(*definition);
@@ -786,6 +787,20 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
     };
     let object = object.map(|database| NamedObject::Database(database.id));
     if object == Some(checked.object) { Ok(()) } else { Err(none(kind, name)) }
+}
+
+/// Replaces options, if they are those that were read, or already the new ones.
+fn replace(
+    present: &mut TableOptions,
+    read: &TableOptions,
+    next: TableOptions,
+) -> Result<(), Error> {
+    if *present != *read && *present != next {
+        let message = "could not serialize access due to concurrent ALTER TABLE".to_owned();
+        return Err(Error::Query { sqlstate: "40001".to_owned(), message, hint: None });
+    }
+    *present = next;
+    Ok(())
 }
 
 /// Adds columns to a schema; `false` when all of them are there.

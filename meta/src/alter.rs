@@ -67,6 +67,7 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         }
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+        TableChange::ReplaceOptions { to: options, .. } => set_options(&mut schema, options)?,
         TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
         TableChange::MoveColumn { column, after: predecessor } => {
             move_column(&mut schema, column, predecessor.as_deref())?

@@ -596,6 +596,14 @@ pub enum TableChange {
     },
     /// Replaces the options.
     SetOptions(TableOptions),
+    /// Replaces the options, if they are still those that were read: otherwise a change that another client made meanwhile
+    /// would be undone, and the cells of a family that it created would be lost.
+    ReplaceOptions {
+        /// The options that were read.
+        from: Box<TableOptions>,
+        /// The options from then on.
+        to: Box<TableOptions>,
+    },
     /// Renames the table.
     Rename(String),
     /// Gives the table the name, the owner and the sequences of another one of its database, which is dropped by that.

@@ -149,7 +149,7 @@ fn table_change(change: &TableChange) -> String {
         TableChange::DropIndex { column, kind } => {
             format!("ALTER COLUMN {column} UNSET {} INDEX", kind.sql())
         }
-        TableChange::SetOptions(_) => "SET options".to_owned(),
+        TableChange::SetOptions(_) | TableChange::ReplaceOptions { .. } => "SET options".to_owned(),
         TableChange::SetView { .. } => "AS query".to_owned(),
         TableChange::MoveColumn { column, after: Some(predecessor) } => {
             format!("COLUMN {column} AFTER {predecessor}")

@@ -1,6 +1,7 @@
 //! COMMENT ON databases, tables, views and columns.
 
 use partita_proto::access::{Action, Permit};
+use partita_proto::schema::TableOptions;
 use partita_proto::service::{Ddl, TableChange};
 use partita_sql::statement::{Comment, CommentObject};
 
@@ -40,9 +41,10 @@ impl Session {
         let text = comment.text.clone();
         let change = match &comment.object {
             CommentObject::Table(_) | CommentObject::View(_) | CommentObject::Database(_) => {
-                let mut options = table.schema.options.clone();
-                options.comment = text;
-                TableChange::SetOptions(options)
+                // Of the other options, those of another client's change must not be undone.
+                let present = table.schema.options.clone();
+                let commented = TableOptions { comment: text, ..present.clone() };
+                TableChange::ReplaceOptions { from: Box::new(present), to: Box::new(commented) }
             }
             CommentObject::Column { column, .. } => {
                 if table.schema.column(column).is_none() {

@@ -224,6 +224,9 @@ impl Session {
                 _ => {}
             }
         }
+        if table.schema.options.wide.is_some() {
+            keep_families(&table, &mut changes);
+        }
         let database = table.database.clone();
         let mut name = table.name.clone();
         let mut unchecked = alter.changes.iter().filter_map(|change| match change {
@@ -504,6 +507,19 @@ fn has_dependents(kind: &str, name: &str, dependents: &[String]) -> SqlError {
     SqlError::new(DEPENDENT_OBJECTS, message)
         .with_detail(dependents.join("\n"))
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// Has changes of a wide table's options fail where another client changes them too: a family that it creates meanwhile
+/// would be lost, with its cells.
+fn keep_families(table: &Table, changes: &mut [TableChange]) {
+    let mut present = table.schema.options.clone();
+    for change in changes {
+        if let TableChange::SetOptions(next) = change {
+            let (from, to) = (Box::new(present), Box::new(next.clone()));
+            present = next.clone();
+            *change = TableChange::ReplaceOptions { from, to };
+        }
+    }
 }
 
 /// Checks that all existing rows may have the same value in a column that is added.

@@ -671,6 +671,26 @@ fn a_wide_table_stays_one_and_keeps_its_rows_together() {
 }
 
 #[test]
+fn options_replace_those_that_were_read_and_no_others() {
+    let mut world = world_with("t");
+    let present = world.table("t").schema.options.clone();
+    let with =
+        |comment: &str| TableOptions { comment: Some(comment.to_owned()), ..present.clone() };
+    let (first, second) = (with("first"), with("second"));
+    let mut replace = |read: &TableOptions, next: &TableOptions| {
+        let (read, next) = (Box::new(read.clone()), Box::new(next.clone()));
+        world.done(alter("t", TableChange::ReplaceOptions { from: read, to: next }))
+    };
+    assert_eq!(replace(&present, &first), Ok(true));
+    // Sent again, because the answer was lost.
+    assert_eq!(replace(&present, &first), Ok(false));
+    let error = replace(&present, &second).unwrap_err();
+    assert!(matches!(&error, Error::Query { sqlstate, .. } if sqlstate == "40001"), "{error:?}");
+    assert_eq!(replace(&first, &second), Ok(true));
+    assert_eq!(world.table("t").schema.options, second);
+}
+
+#[test]
 fn tables_are_renamed_without_telling_nodes() {
     let mut world = world_with("t");
     world.done(create(new_table("u"))).unwrap();

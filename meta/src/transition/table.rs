@@ -8,12 +8,12 @@ use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::error::Error;
 use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, TableId};
 use partita_proto::range::TypedRange;
-use partita_proto::schema::{TableSchema, validate_name};
+use partita_proto::schema::{TableOptions, TableSchema, validate_name};
 use partita_proto::service::{NewTable, TableChange};
 
 use super::copy::{CheckedNew, check_alter, check_copy, has_copies, is_copy};
 use super::database::database;
-use super::draft::{Draft, Outcome, Reply, check_owner, next_version};
+use super::draft::{Draft, Outcome, Reply, check_owner, next_version, refusal};
 use super::rekey::{check_no_retired, check_not_switching};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
 use super::view;
@@ -25,6 +25,8 @@ use crate::publish::partition_map;
 /// Maximum tables, including those being dropped: every frontend keeps them in memory, and meta rebuilds them at a
 /// start.
 const TABLES_MAX: usize = 10_000;
+/// SQLSTATE of a change of what another client has changed meanwhile.
+const SERIALIZATION_FAILURE: &str = "40001";
 
 /// Checks that one more table is allowed.
 pub(super) fn check_room(state: &State) -> Result<(), Error> {
@@ -291,6 +293,11 @@ pub(super) fn alter_table(
     if let TableChange::TakePlace(replaced) = change {
         return take_place(state, table, *replaced);
     }
+    if let TableChange::ReplaceOptions { from: read, to: next } = change {
+        check_read(table, read, next)?;
+        let change = TableChange::SetOptions(TableOptions::clone(next));
+        return alter_table(state, database, name, &change, places);
+    }
     check_alter(state, table, change)?;
     if !matches!(change, TableChange::Rename(_)) {
         check_not_switching(state, table)?;
@@ -345,6 +352,19 @@ pub(super) fn alter_table(
     Ok(draft.done())
 }
 
+/// Checks that the options of a table are those that were read, or already those that are to replace them: the change is
+/// sent again when its answer was lost.
+fn check_read(table: &TableRecord, read: &TableOptions, next: &TableOptions) -> Result<(), Error> {
+    let present = &table.schema.options;
+    match present == read || present == next {
+        true => Ok(()),
+        false => {
+            let message = "could not serialize access due to concurrent ALTER TABLE";
+            Err(refusal(SERIALIZATION_FAILURE, message.to_owned()))
+        }
+    }
+}
+
 /// Checks that a schema can be published: one that cannot must not get into the log.
 fn check_published(state: &State, table: &TableRecord, schema: &TableSchema) -> Result<(), Error> {
     let partitions = rekeyed_partitions(state, table, schema);
@@ -390,6 +410,8 @@ fn altered_former(
         | TableChange::MoveColumn { .. }
         | TableChange::AddCheck(_)
         | TableChange::DropCheck(_)
+        // It comes here as SetOptions.
+        | TableChange::ReplaceOptions { .. }
         | TableChange::Rename(_)
         | TableChange::TakePlace(_)
         | TableChange::Repartition { .. } => return Ok(None),

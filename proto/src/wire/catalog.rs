@@ -186,6 +186,12 @@ impl Wire for TableChange {
                 default: default.clone(),
             }),
             Self::SetOptions(options) => Kind::SetOptions(options.to_wire()),
+            Self::ReplaceOptions { from: present, to: next } => {
+                Kind::ReplaceOptions(pb::ReplaceOptions {
+                    from: Some(present.to_wire()),
+                    to: Some(next.to_wire()),
+                })
+            }
             Self::Rename(name) => Kind::Rename(name.clone()),
             Self::TakePlace(replaced) => Kind::TakePlace(replaced.0),
             Self::Repartition { placement, cuts } => Kind::Repartition(pb::Repartition {
@@ -234,6 +240,10 @@ impl Wire for TableChange {
             Kind::DropNotNull(column) => Self::DropNotNull(column),
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
+            Kind::ReplaceOptions(replace) => Self::ReplaceOptions {
+                from: Box::new(required(replace.from, "options")?),
+                to: Box::new(required(replace.to, "options")?),
+            },
             Kind::Rename(name) => Self::Rename(name),
             Kind::TakePlace(replaced) => Self::TakePlace(TableId(replaced)),
             Kind::Repartition(change) => Self::Repartition {

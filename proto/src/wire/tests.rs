@@ -323,6 +323,8 @@ fn change() -> impl Strategy<Value = TableChange> {
         (name(), option::of(name()))
             .prop_map(|(column, default)| TableChange::SetDefault { column, default }),
         options().prop_map(TableChange::SetOptions),
+        (options().prop_map(Box::new), options().prop_map(Box::new))
+            .prop_map(|(from, to)| TableChange::ReplaceOptions { from, to }),
         name().prop_map(TableChange::Rename),
         any::<u32>().prop_map(|replaced| TableChange::TakePlace(TableId(replaced))),
         (placement(), vec(bound(), 0..3))

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use partita_bigtable::rows::KeySpan;
@@ -35,6 +36,11 @@ const WRONG_OBJECT_TYPE: &str = "42809";
 const DUPLICATE_OBJECT: &str = "42710";
 /// SQLSTATE of a family that does not exist.
 const UNDEFINED_OBJECT: &str = "42704";
+/// SQLSTATE of a table that another client changed meanwhile.
+const SERIALIZATION_FAILURE: &str = "40001";
+/// Attempts to change the families of a table that others change too, and the pause between two.
+const ATTEMPTS_MAX: u32 = 30;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A wide table and its families.
 pub(super) struct Found {
@@ -144,17 +150,27 @@ pub(super) async fn alter(
     name: &TableName,
     changes: Vec<FamilyChange>,
 ) -> Result<(), SqlError> {
-    let Found { table, mut wide } = find(door, caller, name)?;
-    let permit =
-        door.frontend.authorize(&caller, &[need_of(&door.frontend, Action::Own, &table)?])?;
-    let dropped = changed(&mut wide.families, changes)?;
-    let options = TableOptions { wide: Some(wide), ..table.schema.options.clone() };
-    let change = Ddl::AlterTable {
-        database: table.database.clone(),
-        name: table.name.clone(),
-        change: TableChange::SetOptions(options),
+    let mut attempts = 0;
+    let (table, dropped) = loop {
+        attempts += 1;
+        let Found { table, mut wide } = find(door, caller, name)?;
+        let permit =
+            door.frontend.authorize(&caller, &[need_of(&door.frontend, Action::Own, &table)?])?;
+        let dropped = changed(&mut wide.families, changes.clone())?;
+        let present = table.schema.options.clone();
+        let options = TableOptions { wide: Some(wide), ..present.clone() };
+        let change = TableChange::ReplaceOptions { from: Box::new(present), to: Box::new(options) };
+        let (database, name) = (table.database.clone(), table.name.clone());
+        let ddl = Ddl::AlterTable { database, name, change };
+        match door.frontend.change(&permit, ddl).await {
+            Ok(_) => break (table, dropped),
+            // Another client changes it, or did so and the catalog here does not show it yet.
+            Err(error) if error.sqlstate == SERIALIZATION_FAILURE && attempts < ATTEMPTS_MAX => {
+                tokio::time::sleep(ATTEMPT_PAUSE).await;
+            }
+            Err(error) => return Err(error),
+        }
     };
-    door.frontend.change(&permit, change).await?;
     let names = Names::of(&table)?;
     for family in dropped {
         run(door, caller, &table, &names.family_deletion(&family)).await?;
