@@ -5,6 +5,7 @@
 //! written and removed: a pure function, so that a request that has to be decided anew gives what it would have given first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use super::{MUTATIONS_MAX, Wide, check_row_key, invalid};
 use crate::error::Error;
@@ -130,12 +131,12 @@ impl RowMutation {
     }
 
     /// Effect of the request on a row with these cells. Cells without a timestamp are written at `now_us`.
-    pub fn change<'c>(
-        &self,
-        cells: impl Iterator<Item = &'c CellKey> + Clone,
-        now_us: i64,
-    ) -> RowChange {
+    pub fn change<'c>(&self, cells: impl Iterator<Item = &'c CellKey>, now_us: i64) -> RowChange {
         let mut change = RowChange::default();
+        // Each cell is looked at by one deletion: a request may have as many of these as the row has cells.
+        let there: BTreeSet<&CellKey> =
+            if self.reads() { cells.collect() } else { BTreeSet::new() };
+        let mut remaining = there.clone();
         for mutation in &self.mutations {
             if let CellMutation::SetCell { family, qualifier, timestamp, value } = mutation {
                 let key = CellKey {
@@ -147,32 +148,53 @@ impl RowMutation {
                 change.written.insert(key, value.clone());
                 continue;
             }
+            let Some((first, end)) = mutation.deleted() else { continue };
+            let bounds = (first.as_ref(), end.as_ref());
+            let deleted: Vec<&CellKey> = remaining.range::<CellKey, _>(bounds).copied().collect();
+            for key in deleted {
+                remaining.remove(key);
+                change.removed.insert(key.clone());
+            }
             // A cell that this request wrote may replace one that was there, which is deleted too.
-            let deleted = |key: &CellKey| mutation.deletes(key);
-            let rewritten: Vec<CellKey> =
-                change.written.keys().filter(|key| deleted(key)).cloned().collect();
+            let rewritten = change.written.range::<CellKey, _>(bounds);
+            let rewritten: Vec<CellKey> = rewritten.map(|(key, _)| key.clone()).collect();
             for key in rewritten {
                 change.written.remove(&key);
+                if there.contains(&key) {
+                    change.removed.insert(key);
+                }
             }
-            change.removed.extend(cells.clone().filter(|key| deleted(key)).cloned());
         }
         change
     }
 }
 
 impl CellMutation {
-    /// True if the mutation deletes a cell.
-    pub fn deletes(&self, cell: &CellKey) -> bool {
+    /// Bounds of the cells that the mutation deletes; `None` if it deletes none.
+    fn deleted(&self) -> Option<(Bound<CellKey>, Bound<CellKey>)> {
+        let place = |family: &str, qualifier: &[u8], timestamp| CellKey {
+            family: family.to_owned(),
+            qualifier: qualifier.to_vec(),
+            timestamp,
+        };
         match self {
-            Self::SetCell { .. } => false,
+            Self::SetCell { .. } => None,
             Self::DeleteFromColumn { family, qualifier, start, end } => {
-                cell.family == *family
-                    && cell.qualifier == *qualifier
-                    && start.is_none_or(|start| cell.timestamp >= start)
-                    && end.is_none_or(|end| cell.timestamp < end)
+                let first = start.unwrap_or(i64::MIN);
+                let last = match end {
+                    Some(end) if *end < first => return None,
+                    Some(end) => Bound::Excluded(place(family, qualifier, *end)),
+                    None => Bound::Included(place(family, qualifier, i64::MAX)),
+                };
+                Some((Bound::Included(place(family, qualifier, first)), last))
             }
-            Self::DeleteFromFamily { family } => cell.family == *family,
-            Self::DeleteFromRow => true,
+            Self::DeleteFromFamily { family } => {
+                // No name lies between one and the same one with a zero behind it.
+                let next = format!("{family}\0");
+                let first = Bound::Included(place(family, &[], i64::MIN));
+                Some((first, Bound::Excluded(place(&next, &[], i64::MIN))))
+            }
+            Self::DeleteFromRow => Some((Bound::Unbounded, Bound::Unbounded)),
         }
     }
 }
