@@ -9,6 +9,7 @@
 //! Invariants:
 //! - a table lives as long as its session names it, or a statement holds it; its memory is that of queries, from whose pool
 //!   it is taken before rows are kept;
+//! - no row keeps the bytes of rows that are gone, which would not be counted;
 //! - rows of one key are one row, as in stored tables; a statement reads the rows from before it.
 
 use std::collections::{HashMap, HashSet};
@@ -36,6 +37,7 @@ use partita_proto::key::KeyCodec;
 use partita_proto::route::PartitionMap;
 use partita_proto::service::NewTable;
 use partita_proto::size::batch_bytes;
+use partita_proto::wire::ipc;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::TablePlan;
@@ -116,7 +118,8 @@ impl TemporaryTable {
             let null = || new_null_array(&column.column_type.arrow(), completed.num_rows());
             array.map_or_else(null, Arc::clone)
         });
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns.collect())?)
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect())?;
+        Ok(ipc::compacted(&rows)?)
     }
 
     /// Adds rows, in place of those with the same keys.
@@ -141,7 +144,7 @@ impl TemporaryTable {
         if !replaced.is_empty() {
             batches = self.without(&batches, &replaced)?;
         }
-        batches.push(filter_record_batch(batch, &is_last)?);
+        batches.push(ipc::compacted(&filter_record_batch(batch, &is_last)?)?);
         self.join_small(&mut batches)?;
         drop(last);
         let key_bytes = rows.key_bytes + new_bytes;
@@ -215,6 +218,12 @@ impl TemporaryTable {
         Ok(None)
     }
 
+    /// Bytes of the buffers that the rows hold.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.rows.lock().batches.iter().map(RecordBatch::get_array_memory_size).sum()
+    }
+
     /// Removes all rows.
     pub(crate) fn truncate(&self) {
         let mut rows = self.rows.lock();
@@ -249,7 +258,7 @@ impl TemporaryTable {
             let stays: Vec<bool> = keys.iter().map(|key| !removed.contains(key)).collect();
             let batch = filter_record_batch(batch, &BooleanArray::from(stays))?;
             if batch.num_rows() > 0 {
-                remaining.push(batch);
+                remaining.push(ipc::compacted(&batch)?);
             }
         }
         Ok(remaining)

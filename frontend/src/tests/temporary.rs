@@ -82,6 +82,20 @@ async fn rows_are_changed_together_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn texts_that_were_replaced_take_no_memory() {
+    let db = Db::new();
+    db.tag("CREATE TEMP TABLE t (k INT PRIMARY KEY, v STRING)").await;
+    db.tag("INSERT INTO t VALUES (1, 'a text that stays as it is'), (2, '')").await;
+    for round in 0..40 {
+        db.tag(&format!("UPDATE t SET v = repeat('{}', 100000) WHERE k = 2", round % 10)).await;
+        db.tag(&format!("UPSERT INTO t (k, v) VALUES (3, repeat('{}', 100000))", round % 10)).await;
+    }
+    assert_eq!(db.one("SELECT sum(length(v)) FROM t").await, "200026");
+    let held_bytes = db.session.viewer().temporary().get("public", "t").unwrap().held_bytes();
+    assert!(held_bytes < 2_000_000, "{held_bytes}");
+}
+
+#[tokio::test]
 async fn a_temporary_table_is_that_of_its_session() {
     let db = Db::new();
     db.tag("CREATE TABLE t (a INT)").await;

@@ -119,6 +119,17 @@ pub fn decode(bytes: Bytes) -> Result<Vec<RecordBatch>, Error> {
     Ok(batches)
 }
 
+/// The batch without bytes to which no row refers: filters, slices and joins keep the buffers of all rows that were there.
+///
+/// # Errors
+/// None for a batch with the types of tables.
+pub fn compacted(batch: &RecordBatch) -> Result<RecordBatch, Error> {
+    let columns = batch.columns().iter().map(|column| compact(column, column.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, Error>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(encoding)
+}
+
 /// The schema with each type in its one layout, without metadata.
 fn canonical(schema: &Schema) -> Result<SchemaRef, Error> {
     let fields = schema.fields().iter().map(|field| {

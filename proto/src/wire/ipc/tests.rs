@@ -41,6 +41,19 @@ fn shifted(bytes: &[u8], shift: usize) -> Bytes {
     Bytes::from(room).slice(start..start + bytes.len())
 }
 
+#[test]
+fn a_compacted_batch_has_no_bytes_of_rows_that_are_gone() {
+    let texts = (0..100).map(|number| format!("{number} {}", "x".repeat(1_000)));
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+    let whole = RecordBatch::try_from_iter([("v", texts)]).unwrap();
+    let one = whole.slice(7, 1);
+    let compact = compacted(&one).unwrap();
+    assert_eq!(compact, one);
+    let stored: usize =
+        compact.column(0).as_string_view().data_buffers().iter().map(Buffer::len).sum();
+    assert_eq!(stored, 1_002);
+}
+
 proptest! {
     #[test]
     fn rows_survive_at_any_address(batch in batch(), more in 0..3_usize, shift in 0..64_usize) {
