@@ -482,7 +482,10 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
             Endpoint::CreateAdminToken => with(route, manage::create_admin_token),
             Endpoint::DropToken => with(route, manage::drop_token),
             Endpoint::Flight => on_service(filter(route), grpc.clone()),
-            Endpoint::BigtableData => on_service(filter(route), data.clone()),
+            Endpoint::BigtableData => {
+                let claims = from_fn_with_state(Arc::clone(door), bigtable::claim_memory);
+                on_service(filter(route), data.clone()).layer(claims)
+            }
             Endpoint::BigtableAdmin => on_service(filter(route), admin.clone()),
         };
         let state = (Arc::clone(door), route);
