@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Time to show, up to now: 90s, 15m, 1h, 14d.
     #[arg(long, default_value = "15m", value_parser = seconds)]
     since: u64,
-    /// Metric: `write_rows`, `read_rows`, `write_bytes` or `busy`.
+    /// Metric: `write_rows`, `read_rows`, `write_bytes`, `busy` or `operations`.
     #[arg(long, default_value = "write_rows", value_parser = metric)]
     metric: Metric,
     /// Scale colours to the brightest cell instead of the capacity of one partition.

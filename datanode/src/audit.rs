@@ -39,6 +39,7 @@ impl Datanode {
                 probes: Vec::new(),
                 first_by_time: None,
                 order: None,
+                uncollected: false,
             };
             let scanned = engine.scan(scan).map_err(Error::from)?;
             // The applied index only grows, so a version pinned in between reflects this index too.

@@ -121,6 +121,7 @@ impl Replica {
             probes: Vec::new(),
             first_by_time: None,
             order: None,
+            uncollected: false,
         });
         let scanned = scanned.map_err(|error| self.scan_error(error))?;
         Ok((index, self.reply(scanned)))

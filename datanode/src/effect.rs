@@ -1,7 +1,8 @@
 //! Effect of an entry of writes: which of its parts take effect, and what the engine is given for them.
 //!
 //! A part that was taken before has no effect. One under a condition takes effect as a whole or not at all, by the keys
-//! that were written since its sender read them (`tracked.rs`).
+//! that were written since its sender read them (`tracked.rs`). In a wide table the row of each cell is a key of its own: a
+//! condition of a row holds if no cell of it was written.
 
 use arrow::array::{AsArray, BooleanArray};
 use arrow::compute::{concat_batches, filter_record_batch, not};
@@ -102,7 +103,8 @@ pub(crate) fn decide(
             effect.results.push(result);
             if let Some(batch) = batch.filter(|_| is_new) {
                 if !is_applied {
-                    requests.wrote(index, &keys(&codec, &batch)?);
+                    let keys = keys(&codec, &batch)?;
+                    requests.wrote(index, &tracked_keys(&config, &codec, &keys)?);
                 }
                 effect.rows += u64::from(part.rows);
                 effect.writes.push((part.kind, batch));
@@ -119,7 +121,11 @@ pub(crate) fn decide(
             (Known::New, Some(batch)) => {
                 let keys = keys(&codec, &batch)?;
                 let current = (config.epoch, config.schema.version);
-                if requests.wrote_if(index, current, condition, &keys) {
+                let tracked = tracked_keys(&config, &codec, &keys)?;
+                let of_rows = condition.by_row.then(|| row_keys(&config, &codec, &keys));
+                let of_rows = of_rows.transpose()?;
+                let conditional = of_rows.as_ref().unwrap_or(&keys);
+                if requests.wrote_if(index, current, condition, (conditional, &tracked)) {
                     requests.insert(part.id, index);
                     effect.rows += u64::from(part.rows);
                     effect.writes.extend(replaced(&config, part.kind, batch).map_err(arrow)?);
@@ -146,6 +152,32 @@ fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, MachineError> 
 
 fn keys(codec: &KeyCodec, batch: &RecordBatch) -> Result<Keys, MachineError> {
     codec.encode(batch).map_err(|error| MachineError(error.to_string()))
+}
+
+/// Keys by which conditions of later writes are decided: those of the rows, and in a wide table the rows of the cells.
+pub(crate) fn tracked_keys(
+    config: &PartitionConfig,
+    codec: &KeyCodec,
+    keys: &Keys,
+) -> Result<Keys, MachineError> {
+    if config.schema.options.wide.is_none() {
+        return Ok(keys.clone());
+    }
+    let rows = row_keys(config, codec, keys)?;
+    Ok(Keys::from_encoded(keys.iter().chain(rows.iter())))
+}
+
+/// The beginnings of cells' keys that name their rows, each once where they follow each other; the keys themselves in a
+/// table that is no wide one.
+fn row_keys(config: &PartitionConfig, codec: &KeyCodec, keys: &Keys) -> Result<Keys, MachineError> {
+    if config.schema.options.wide.is_none() {
+        return Ok(keys.clone());
+    }
+    let rows = keys.iter().map(|key| codec.first_cells(key, 1));
+    let rows: Result<Vec<&[u8]>, _> = rows.collect();
+    let mut rows = rows.map_err(|error| MachineError(error.to_string()))?;
+    rows.dedup();
+    Ok(Keys::from_encoded(rows))
 }
 
 /// Writes for the engine of a conditional write that takes effect: first the keys that are deleted, then the rows.

@@ -19,6 +19,7 @@ mod closed;
 mod effect;
 mod files;
 mod followed;
+mod full_rows;
 pub mod generation;
 mod lane;
 mod leadership;

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::{TAIL_BYTES_MAX, Tail};
-use crate::effect::{Effect, decide, plain};
+use crate::effect::{Effect, decide, plain, tracked_keys};
 use crate::load::Load;
 use crate::replica::is_changed;
 use crate::reply::Outcome;
@@ -251,8 +251,11 @@ impl PartitionMachine {
         let keys = self.partition.apply(index, mark.to_bytes(), &writes).map_err(failed)?;
         if !is_applied {
             requests.change(&mut self.tail.lock(), index, &writes);
-            if !has_conditions {
-                keys.iter().for_each(|keys| requests.wrote(index, keys));
+            if !has_conditions && requests.tracks() {
+                let (config, codec) = (self.partition.config(), self.partition.codec());
+                for keys in &keys {
+                    requests.wrote(index, &tracked_keys(&config, &codec, keys)?);
+                }
             }
         }
         keys.iter().for_each(|keys| self.load.wrote(keys));

@@ -29,6 +29,8 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval at which reports that copies have changes are put into the logs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which leaders look for rows of wide tables that are too large.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time before failed work (mostly on a full disk) is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -198,6 +200,8 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut record = tokio::time::interval(RECORD_INTERVAL);
     record.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut measure = tokio::time::interval(MEASURE_INTERVAL);
+    measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let pressure = node.pressure();
     let mut looks = Looks::default();
     let mut deferred = Deferred::default();
@@ -207,6 +211,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut merging = None;
     // At most one, and ended with this: what it does is done again later.
     let mut records: JoinSet<()> = JoinSet::new();
+    let mut measured: JoinSet<()> = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -215,6 +220,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
             _ = sweep.tick() => node.sweep_trash().await,
             _ = expire.tick() => expiry_due = true,
             _ = record.tick() => record_reports(&node, &mut records),
+            _ = measure.tick() => measure_rows(&node, &mut measured),
         }
         for replica in node.replicas() {
             replica.stop_if_failed().await;
@@ -257,11 +263,35 @@ fn record_reports(node: &Datanode, records: &mut JoinSet<()>) {
     }
 }
 
-/// Drops files all of whose rows have expired.
+/// Looks for rows of wide tables that are too large, in a task of its own, unless one still does.
+fn measure_rows(node: &Datanode, measured: &mut JoinSet<()>) {
+    while measured.try_join_next().is_some() {}
+    let mut replicas = node.replicas();
+    replicas.retain(|replica| {
+        let is_wide = replica.partition().config().schema.options.wide.is_some();
+        is_wide && replica.leads()
+    });
+    if measured.is_empty() && !replicas.is_empty() {
+        measured.spawn(async move {
+            for replica in replicas {
+                if let Err(error) = replica.measure_rows().await {
+                    warn!(partition = %replica.id(), %error, "rows could not be measured");
+                }
+            }
+        });
+    }
+}
+
+/// Drops files all of whose rows have expired, and removes garbage of wide tables now and then.
 async fn expire_all(node: &Datanode) -> Option<Ended> {
     for replica in node.replicas() {
         if let Err(error) = replica.partition().expire().await {
             warn!(partition = %replica.id(), %error, "expiry failed");
+        }
+        if replica.is_collection_due()
+            && let Err(error) = replica.compact(true).await
+        {
+            warn!(partition = %replica.id(), %error, "garbage could not be removed");
         }
     }
     None

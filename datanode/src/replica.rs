@@ -24,10 +24,11 @@ use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion};
 use partita_proto::measure::PartitionMeasures;
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
-use partita_proto::schema::TableSchema;
+use partita_proto::schema::{ColumnType, TableSchema};
 use partita_proto::service::{
     ReadFrom, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
 };
+use partita_proto::wide::Wide;
 use partita_proto::wire::Command;
 use partita_raft::{Group, ReadBy};
 use tokio::sync::{mpsc, oneshot};
@@ -36,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::closed;
+use crate::full_rows::FullRows;
 use crate::group_error;
 use crate::lane::Lane;
 use crate::leadership;
@@ -60,6 +62,9 @@ const LEADER_POLL: Duration = Duration::from_millis(2);
 /// first entry on: if it were late, nobody would lead until an election.
 const NEAR_ENTRIES: u64 = 1_000;
 const FRESH: Duration = Duration::from_millis(750);
+
+/// Interval at which garbage of wide tables is removed from files that are not merged for another reason.
+const COLLECT_INTERVAL: Duration = Duration::from_hours(24);
 
 /// True if the range or the schema of a partition is another one than that of the first entries of its log, as far as its
 /// numbers tell.
@@ -86,6 +91,10 @@ pub(crate) struct Replica {
     unreported_flush: tokio::sync::Mutex<bool>,
     /// Description of the damage found in the partition's files.
     damage: Arc<OnceLock<String>>,
+    /// Rows of a wide table that take no more cells.
+    full_rows: FullRows,
+    /// Time since which no garbage of a wide table was removed.
+    uncollected_since: Mutex<Option<Instant>>,
 }
 
 impl Replica {
@@ -125,7 +134,33 @@ impl Replica {
             rejected: AtomicU64::new(0),
             unreported_flush: tokio::sync::Mutex::new(false),
             damage: Arc::default(),
+            full_rows: FullRows::default(),
+            uncollected_since: Mutex::default(),
         })
+    }
+
+    /// True if the files of a wide table are to be merged because of garbage, which has had time to gather; then the time
+    /// begins anew.
+    pub(crate) fn is_collection_due(&self) -> bool {
+        let config = self.partition.config();
+        let wide = config.schema.options.wide.as_ref();
+        if !wide.is_some_and(Wide::collects) || self.partition.stats().files == 0 {
+            return false;
+        }
+        let mut start = self.uncollected_since.lock();
+        let is_due = start.get_or_insert_with(Instant::now).elapsed() >= COLLECT_INTERVAL;
+        if is_due {
+            *start = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Looks for rows of a wide table that are too large.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn measure_rows(&self) -> Result<(), Error> {
+        self.full_rows.refresh(&self.partition).await
     }
 
     pub(crate) fn id(&self) -> PartitionId {
@@ -183,9 +218,15 @@ impl Replica {
         let config = self.partition.config();
         for field in rows.schema_ref().fields() {
             let column = config.schema.columns.iter().find(|c| c.storage_name == *field.name());
-            if let Some(column) = column
-                && column.column_type.arrow() != *field.data_type()
-            {
+            let Some(column) = column else { continue };
+            let row_type = ColumnType::from_arrow(field.data_type())
+                .filter(|row_type| row_type.arrow() == *field.data_type());
+            // A field may have got a wider type that the sender does not know yet.
+            let is_field = !config.schema.is_key(column.id);
+            let fits = row_type.is_some_and(|row_type| {
+                row_type == column.column_type || is_field && row_type.widens_to(column.column_type)
+            });
+            if !fits {
                 return Err(Error::InvalidInput(format!(
                     "column \"{}\" is of type {} but the rows have type {}",
                     column.name,
@@ -254,6 +295,11 @@ impl Replica {
         self.check_files()?;
         self.check_free()?;
         self.check_columns(&request.rows)?;
+        // Rows of a source were accepted there.
+        if request.ship.is_none() {
+            let config = self.partition.config();
+            self.full_rows.check(&config.schema, request.kind, &request.rows)?;
+        }
         // The keys are looked at when the entry is applied, and must not fail there.
         if request.condition.is_some()
             && let Err(error) = self.partition.check(request.kind, &request.rows)
@@ -339,6 +385,7 @@ impl Replica {
                 probes: request.probes,
                 first_by_time: request.first_by_time,
                 order: request.order,
+                uncollected: request.uncollected,
             })
             .map_err(|error| self.scan_error(error))?;
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.

@@ -316,20 +316,20 @@ impl Requests {
         }
     }
 
-    /// True if a condition of a write holds; then notes the keys of its rows. `epoch` and `schema` are those of the
-    /// partition.
+    /// True if a condition of a write holds for some keys; then notes the keys of its rows. `epoch` and `schema` are
+    /// those of the partition.
     pub(crate) fn wrote_if(
         &mut self,
         index: u64,
         (epoch, schema): (Epoch, SchemaVersion),
         condition: &Condition,
-        keys: &Keys,
+        (conditional, keys): (&Keys, &Keys),
     ) -> bool {
         let Some(tracked) = &mut self.tracked else { return false };
         tracked.used();
         let is_current = condition.epoch == epoch && condition.schema >= schema;
-        let holds =
-            planted::is(Plant::LoseUpdates) || is_current && tracked.holds(condition, keys.iter());
+        let holds = planted::is(Plant::LoseUpdates)
+            || is_current && tracked.holds(condition, conditional.iter());
         if holds {
             tracked.conditional(index, condition, keys.iter());
         }
@@ -670,30 +670,43 @@ mod tests {
 
     #[test]
     fn conditions_are_decided_by_the_keys_since_the_first_scan_for_an_update() {
-        let keys = |key: &str| Keys::from_encoded([key]);
+        let one = |key: &str| Keys::from_encoded([key]);
         let schema = SchemaVersion(4);
-        let read_at = |index| Condition { epoch: Epoch(2), index, bulk: None, schema };
+        let read_at =
+            |index| Condition { epoch: Epoch(2), index, bulk: None, schema, by_row: false };
         let now = (Epoch(2), schema);
         let mut requests = Requests::default();
-        assert!(!requests.wrote_if(5, now, &read_at(4), &keys("a")), "nothing is tracked");
+        assert!(
+            !requests.wrote_if(5, now, &read_at(4), (&one("a"), &one("a"))),
+            "nothing is tracked"
+        );
         requests.track(6);
-        requests.wrote(7, &keys("a"));
-        assert!(!requests.wrote_if(8, now, &read_at(6), &keys("a")));
-        assert!(requests.wrote_if(8, now, &read_at(6), &keys("b")));
-        assert!(!requests.wrote_if(9, now, &read_at(7), &keys("b")), "written by entry 8");
+        requests.wrote(7, &one("a"));
+        assert!(!requests.wrote_if(8, now, &read_at(6), (&one("a"), &one("a"))));
+        assert!(requests.wrote_if(8, now, &read_at(6), (&one("b"), &one("b"))));
+        assert!(
+            !requests.wrote_if(9, now, &read_at(7), (&one("b"), &one("b"))),
+            "written by entry 8"
+        );
         let split = (Epoch(3), schema);
-        assert!(!requests.wrote_if(9, split, &read_at(8), &keys("c")), "of an earlier range");
+        assert!(
+            !requests.wrote_if(9, split, &read_at(8), (&one("c"), &one("c"))),
+            "of an earlier range"
+        );
         let altered = (Epoch(2), schema.next());
-        assert!(!requests.wrote_if(9, altered, &read_at(8), &keys("c")), "lacks a column");
+        assert!(
+            !requests.wrote_if(9, altered, &read_at(8), (&one("c"), &one("c"))),
+            "lacks a column"
+        );
         let mut restarted = Requests::decode(&requests.encode()).unwrap();
-        assert!(!restarted.wrote_if(9, now, &read_at(7), &keys("b")));
-        assert!(restarted.wrote_if(9, now, &read_at(8), &keys("b")));
+        assert!(!restarted.wrote_if(9, now, &read_at(7), (&one("b"), &one("b"))));
+        assert!(restarted.wrote_if(9, now, &read_at(8), (&one("b"), &one("b"))));
         // A scan for an update does not begin anew.
         requests.track(10);
-        assert!(requests.wrote_if(11, now, &read_at(8), &keys("b")));
+        assert!(requests.wrote_if(11, now, &read_at(8), (&one("b"), &one("b"))));
         requests.forget_keys(12);
-        assert!(!requests.wrote_if(13, now, &read_at(11), &keys("d")));
-        assert!(requests.wrote_if(13, now, &read_at(12), &keys("d")));
+        assert!(!requests.wrote_if(13, now, &read_at(11), (&one("d"), &one("d"))));
+        assert!(requests.wrote_if(13, now, &read_at(12), (&one("d"), &one("d"))));
     }
 
     #[test]

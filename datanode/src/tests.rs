@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{AsArray, Int64Array, RecordBatch};
+use arrow::array::{AsArray, Int32Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use futures::TryStreamExt;
 use partita_engine::EngineOptions;
@@ -214,6 +214,7 @@ async fn scan_of(
         first_by_time: None,
         order: None,
         for_update: false,
+        uncollected: false,
     };
     let reply = node.scan(request).await?;
     let by_follower = reply.stats.by_followers.load(Ordering::Relaxed) > 0;
@@ -333,6 +334,55 @@ async fn a_new_schema_goes_through_the_log_and_outlives_a_restart() {
     running.crash().await;
     let running = Running::start(dir.path()).await;
     assert_eq!(running.rows().await, [(1, 1)]);
+    running.stop().await;
+}
+
+/// Writes rows whose `v` is an INT, as a client sends them that knows no wider type.
+async fn write_narrow(node: &Datanode, sequence: u64, rows: &[(i64, i32)]) -> Result<u64, Error> {
+    let schema = Schema::new(vec![
+        Field::new("id", DataType::Int64, true),
+        Field::new("v", DataType::Int32, true),
+    ]);
+    let ids = Int64Array::from_iter_values(rows.iter().map(|row| row.0));
+    let values = Int32Array::from_iter_values(rows.iter().map(|row| row.1));
+    let rows =
+        RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(values)]).unwrap();
+    let request = WriteRequest {
+        partition: PARTITION,
+        epoch: Epoch(1),
+        id: RequestId { client: 1, sequence },
+        earlier: Vec::new(),
+        kind: WriteKind::Put,
+        rows,
+        ship: None,
+        condition: None,
+    };
+    node.write(request).await.map(|reply| reply.index)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_from_before_a_wider_type_are_applied_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    let mut narrow = schema(false);
+    narrow.columns[1].column_type = ColumnType::Int32;
+    let narrow = PartitionSpec { schema: Arc::new(narrow), ..spec(false) };
+    running.node.open_partition(narrow).await.unwrap();
+    write_narrow(&running.node, 1, &[(1, 10)]).await.unwrap();
+    assert!(matches!(running.write(2, &[(9, 9)]).await, Err(Error::InvalidInput(_))));
+    let mut wide = schema(false);
+    wide.version = SchemaVersion(2);
+    running.node.alter_partition(PARTITION, Arc::new(wide)).await.unwrap();
+    write_narrow(&running.node, 3, &[(2, 20)]).await.unwrap();
+    running.write(4, &[(3, 1 << 40)]).await.unwrap();
+    let expected = [(1, 10), (2, 20), (3, 1 << 40)];
+    assert_eq!(running.rows().await, expected);
+    running.crash().await;
+
+    let running = Running::start(dir.path()).await;
+    assert_eq!(running.rows().await, expected);
+    running.node.flush_partition(PARTITION).await.unwrap();
+    assert_eq!(running.rows().await, expected);
     running.stop().await;
 }
 

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn read_at(index: u64) -> Condition {
-        Condition { epoch: Epoch(1), index, bulk: None, schema: SchemaVersion(1) }
+        Condition { epoch: Epoch(1), index, bulk: None, schema: SchemaVersion(1), by_row: false }
     }
 
     fn bulk(index: u64, statement: u64) -> Condition {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, UInt32Array};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, UInt32Array};
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
@@ -24,10 +24,13 @@ use partita_proto::access::{Action, Need, Sight};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::stored_view::ViewDefinition;
 use partita_sql::hidden::{SUPPLIED, WITH_HIDDEN};
+use partita_sql::statement::TableName;
 
 use crate::access::viewer::Viewer;
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 use crate::information;
+use crate::privileges::sequence_object;
+use crate::sequences::sequence_named;
 use crate::sources::Sources;
 use crate::supplied::SuppliedTable;
 use crate::system;
@@ -251,6 +254,29 @@ impl fmt::Debug for Tables {
     }
 }
 
+impl Tables {
+    /// A sequence as PostgreSQL shows it: a table of one row. Numbers that frontends hold count as given out. Views read
+    /// no sequences.
+    fn sequence(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let viewer = self.scope.viewer.as_ref();
+        let found = sequence_named(viewer, &self.database, &TableName::bare(name));
+        let Some(sequence) = found.ok().filter(|_| self.scope.through.is_none()) else {
+            return Ok(None);
+        };
+        let object = sequence_object(&viewer.catalog(), &sequence)?;
+        viewer.check(&[Need::new(Action::Select, object)]).map(drop)?;
+        let last_value: ArrayRef = Arc::new(Int64Array::from(vec![sequence.counter.last_value]));
+        let log_count: ArrayRef = Arc::new(Int64Array::from(vec![0]));
+        let is_called: ArrayRef = Arc::new(BooleanArray::from(vec![sequence.counter.is_called]));
+        let row = RecordBatch::try_from_iter([
+            ("last_value", last_value),
+            ("log_cnt", log_count),
+            ("is_called", is_called),
+        ])?;
+        Ok(Some(Arc::new(MemTable::try_new(row.schema(), vec![vec![row]])?)))
+    }
+}
+
 #[async_trait]
 impl SchemaProvider for Tables {
     fn table_names(&self) -> Vec<String> {
@@ -261,11 +287,12 @@ impl SchemaProvider for Tables {
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let catalog = self.scope.catalog();
         if let Some(name) = name.strip_suffix(SUPPLIED) {
-            let table = catalog.table(&self.database, name);
-            return Ok(table.map(|table| {
-                let supplied = SuppliedTable::new(table.schema.shown_arrow());
-                Arc::new(supplied) as Arc<dyn TableProvider>
-            }));
+            let columns = match self.scope.temporary(&self.database, name) {
+                Some(temporary) => Some(temporary.table().schema.shown_arrow()),
+                None => catalog.table(&self.database, name).map(|t| t.schema.shown_arrow()),
+            };
+            return Ok(columns
+                .map(|columns| Arc::new(SuppliedTable::new(columns)) as Arc<dyn TableProvider>));
         }
         let (name, with_hidden) = match name.strip_suffix(WITH_HIDDEN) {
             Some(name) => (name, true),
@@ -276,6 +303,9 @@ impl SchemaProvider for Tables {
         }
         let database = catalog.databases.get(&self.database);
         let Some((database, table)) = database.zip(catalog.table(&self.database, name)) else {
+            if let Some(sequence) = self.sequence(name)? {
+                return Ok(Some(sequence));
+            }
             let is_numbers = self.database == DEFAULT_DATABASE && name == NUMBERS;
             return if is_numbers { numbers().map(Some) } else { Ok(None) };
         };

@@ -17,11 +17,13 @@
 //! - a copy is read only if meta says, after the statement began, that it is in step;
 //! - a capture is ended only for a copy that is lost or gone by meta's word, never by the absence from a catalog.
 //!
-//! A copy that re-keys its source is paced (`pace.rs`), and switched when it is in step (`switch.rs`).
+//! A copy that re-keys its source is paced (`pace.rs`), and switched when it is in step (`switch.rs`). One that gives it
+//! its first key is filled by the statement alone (`first_key.rs`).
 
 pub(crate) mod choose;
 mod confirm;
 mod fill;
+pub(crate) mod first_key;
 mod leader;
 mod pace;
 pub(crate) mod refused;

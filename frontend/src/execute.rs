@@ -1,6 +1,8 @@
 //! Runs statements: dispatches each kind to its module.
 
+mod add_key;
 mod advise;
+mod aligned;
 mod assigned;
 mod comment;
 mod conflict;
@@ -12,6 +14,7 @@ mod define;
 mod delete;
 pub(crate) mod executed;
 mod insert;
+mod joined_returning;
 mod maintain;
 mod moves;
 pub(crate) mod observe;
@@ -31,6 +34,7 @@ mod set;
 mod show;
 pub(crate) mod tasks;
 mod temporary;
+mod temporary_rows;
 mod update;
 mod view_plans;
 mod views;
@@ -136,6 +140,7 @@ impl Session {
             // Nothing listens, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
             Statement::Vacuum(vacuum) => self.vacuum(vacuum, tag)?,
+            Statement::Lock(_) => self.lock(tag)?,
             Statement::Empty => Output::done(tag),
         };
         Ok(output.into())
@@ -236,6 +241,14 @@ impl Session {
             format!("{tag} does nothing: files are merged and measured in the background");
         let notice = Notice::notice(message).with_hint("ADMIN compact_table('t') merges files now");
         Ok(Output::done_with(tag, vec![notice]))
+    }
+
+    /// LOCK TABLE in the mode ACCESS SHARE has nothing to do, once its tables were found and may be read.
+    fn lock(&self, tag: &'static str) -> Result<Output, SqlError> {
+        if self.in_transaction() {
+            return Ok(Output::done(tag));
+        }
+        Err(SqlError::new("25P01", "LOCK TABLE can only be used in transaction blocks"))
     }
 
     async fn admin(&self, admin: &Admin, permit: &Permit) -> Result<Output, SqlError> {

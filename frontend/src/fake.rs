@@ -50,6 +50,7 @@ use partita_proto::service::{
     WriteReply, WriteRequest,
 };
 use partita_proto::value::Value;
+use partita_proto::wide::FamilyChange;
 use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
 use tokio::sync::{RwLock, watch};
@@ -321,6 +322,14 @@ impl Fake {
                     .filter(|c| c.name == old_name)
                     .for_each(|c| c.name.clone_from(&new_name));
             }
+            TableChange::SetType { column, column_type, length } => {
+                let matching = schema.columns.iter_mut().filter(|c| c.name == column);
+                matching.for_each(|c| (c.column_type, c.length) = (column_type, length));
+            }
+            TableChange::DropNotNull(name) => {
+                let matching = schema.columns.iter_mut().filter(|c| c.name == name);
+                matching.for_each(|c| c.nullable = true);
+            }
             TableChange::SetDefault { column, default } => {
                 let matching = schema.columns.iter_mut().filter(|c| c.name == column);
                 matching.for_each(|c| c.default.clone_from(&default));
@@ -337,6 +346,7 @@ impl Fake {
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
             TableChange::SetOptions(options) => schema.options = options,
+            TableChange::ChangeFamilies(changes) => change_families(&mut schema, &changes)?,
             TableChange::SetView { columns, definition } => {
                 schema.columns = columns;
                 schema.view = Some(*definition);
@@ -370,6 +380,14 @@ impl Fake {
                 }
                 put_table(catalog, former);
                 return Ok(true);
+            }
+            TableChange::TakePlace(replaced) => {
+                let replaced = catalog.table_by_id(replaced).map(Arc::clone);
+                let replaced = replaced.ok_or_else(|| none("table", &table.name))?;
+                let tables = catalog.tables.entry(table.database.clone()).or_default();
+                tables.remove(&table.name);
+                changed.name.clone_from(&replaced.name);
+                changed.owner = replaced.owner;
             }
             TableChange::Rename(name) => {
                 catalog.tables.entry(table.database.clone()).or_default().remove(&table.name);
@@ -536,7 +554,8 @@ impl Fake {
         }
     }
 
-    fn scan(&self, node: NodeId, request: &ScanRequest) -> Result<ScanReply, Error> {
+    /// `fills`: for a copy, which may read a closed partition.
+    fn scan(&self, node: NodeId, request: &ScanRequest, fills: bool) -> Result<ScanReply, Error> {
         if let Some(error) = self.scan_errors.lock().pop_front() {
             return Err(error);
         }
@@ -556,7 +575,7 @@ impl Fake {
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
-        if partition.captures.is_closed() {
+        if partition.captures.is_closed() && !fills {
             return Err(Error::StaleSchema { table: partition.table.id });
         }
         partition.scans += 1;
@@ -797,6 +816,11 @@ fn add_columns(
         schema.columns.push(column);
     }
     Ok(schema.columns.len() > count)
+}
+
+fn change_families(schema: &mut TableSchema, changes: &[FamilyChange]) -> Result<(), Error> {
+    let wide = schema.options.wide.as_mut().ok_or_else(|| none("column family", ""))?;
+    changes.iter().try_for_each(|change| change.apply(&mut wide.families))
 }
 
 /// Moves a column behind another one, or to the first place.
@@ -1041,7 +1065,7 @@ impl DataService for FakeNode {
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
-        self.0.scan(self.1, &request)
+        self.0.scan(self.1, &request, false)
     }
 
     async fn capture(
@@ -1059,7 +1083,7 @@ impl DataService for FakeNode {
 
     async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
         let index = self.0.filled(copy, scan.partition)?;
-        Ok((index, self.0.scan(self.1, &scan)?))
+        Ok((index, self.0.scan(self.1, &scan, true)?))
     }
 
     async fn open_partition(&self, _: PartitionSpec) -> Result<(), Error> {

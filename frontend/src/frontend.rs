@@ -30,10 +30,11 @@ use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
-    AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
-    DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
-    IntervalWindows, JsonOperators, ListedValues, NearestDoubles, OneNan, OrderedZeros,
-    OutputTexts, ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals, UuidTexts,
+    AdjustedCalls, ArrayTexts, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked,
+    CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns,
+    IntervalOrder, IntervalTexts, IntervalWindows, JsonOperators, ListedValues, NearestDoubles,
+    OneNan, OrderedZeros, OutputTexts, ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals,
+    UuidTexts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -685,6 +686,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(ExactNumbers),
         Arc::new(IntervalTexts),
         Arc::new(UuidTexts),
+        Arc::new(ArrayTexts),
     ];
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));
@@ -725,6 +727,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
             Arc::new(ExactNumbers),
             Arc::new(IntervalTexts),
             Arc::new(UuidTexts),
+            Arc::new(ArrayTexts),
             Arc::new(AdjustedCalls),
         ])
         .with_type_planner(Arc::new(TimeTypes))

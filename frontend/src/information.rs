@@ -6,7 +6,7 @@ use std::sync::Arc;
 use partita_proto::access::{Action, Sight};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
-use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
+use partita_proto::schema::{Column, ColumnType, Element, Semantic, TextLength};
 use partita_proto::sequence::{Identity, Sequence, SequenceType};
 
 use crate::access::viewer::Viewer;
@@ -66,6 +66,7 @@ const COLUMNS: &[(&str, Kind)] = &[
     ("data_type", Kind::Text),
     ("character_maximum_length", Kind::Number),
     ("numeric_precision", Kind::Number),
+    ("numeric_precision_radix", Kind::Number),
     ("numeric_scale", Kind::Number),
     ("datetime_precision", Kind::Number),
     ("udt_catalog", Kind::Text),
@@ -289,15 +290,10 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
     for table in all_tables(&catalog) {
         let columns = (1_i64..).zip(&table.schema.columns);
         for (position, column) in columns.filter(|(_, column)| !column.is_hidden()) {
-            let (precision, scale) = match column.column_type {
-                ColumnType::Decimal(precision, scale) => {
-                    (Some(i64::from(precision)), Some(i64::from(scale)))
-                }
-                _ => (None, None),
-            };
+            let (precision, radix, scale) = number_digits(column.column_type);
             let digits = match column.column_type {
                 ColumnType::Timestamp(unit, _) => Some(i64::from(unit.digits())),
-                ColumnType::Time => Some(6),
+                ColumnType::Time | ColumnType::Interval => Some(6),
                 _ => None,
             };
             let (data_type, udt_name) = match (column.length, column.json) {
@@ -321,6 +317,7 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
                 data_type.into(),
                 column.length.map(|length| i64::from(length.characters)).into(),
                 precision.into(),
+                radix.into(),
                 scale.into(),
                 digits.into(),
                 CATALOG.into(),
@@ -396,6 +393,50 @@ fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
         ColumnType::Time => ("time without time zone", "time"),
         ColumnType::Timestamp(_, false) => ("timestamp without time zone", "timestamp"),
         ColumnType::Timestamp(_, true) => ("timestamp with time zone", "timestamptz"),
+        ColumnType::Interval => ("interval", "interval"),
+        ColumnType::Array(element) => ("ARRAY", array_type(element)),
+    }
+}
+
+/// Name of an array in `pg_type`.
+fn array_type(element: Element) -> &'static str {
+    match element {
+        Element::Bool => "_bool",
+        Element::Int16 => "_int2",
+        Element::Int32 => "_int4",
+        Element::Int64 => "_int8",
+        Element::Float32 => "_float4",
+        Element::Float64 => "_float8",
+        Element::Decimal(..) => "_numeric",
+        Element::String => "_text",
+        Element::Date => "_date",
+        Element::Timestamp(_, false) => "_timestamp",
+        Element::Timestamp(_, true) => "_timestamptz",
+        Element::Uuid => "_uuid",
+    }
+}
+
+/// Digits of a number: how many, their base, and how many of them follow the point.
+fn number_digits(column_type: ColumnType) -> (Option<i64>, Option<i64>, Option<i64>) {
+    let bits = |bits| (Some(bits), Some(2), Some(0));
+    match column_type {
+        ColumnType::Int8 | ColumnType::UInt8 | ColumnType::Int16 => bits(16),
+        ColumnType::Int32 | ColumnType::UInt16 => bits(32),
+        ColumnType::Int64 | ColumnType::UInt32 => bits(64),
+        // The digits of the largest number.
+        ColumnType::UInt64 => (Some(20), Some(10), Some(0)),
+        ColumnType::Decimal(precision, scale) => {
+            (Some(i64::from(precision)), Some(10), Some(i64::from(scale)))
+        }
+        ColumnType::Float32 => (Some(24), Some(2), None),
+        ColumnType::Float64 => (Some(53), Some(2), None),
+        ColumnType::Bool
+        | ColumnType::String
+        | ColumnType::Binary
+        | ColumnType::Date
+        | ColumnType::Uuid
+        | ColumnType::Time
+        | ColumnType::Timestamp(..) => (None, None, None),
     }
 }
 

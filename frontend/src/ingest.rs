@@ -5,6 +5,7 @@
 
 pub(crate) mod calendar;
 pub(crate) mod cast;
+mod cells;
 mod counters;
 pub(crate) mod expression;
 mod length;
@@ -153,6 +154,12 @@ impl Frontend {
         reads: &Arc<Reads>,
         cause: impl FnOnce() -> Cause + Send,
     ) -> Result<(), SqlError> {
+        if let Some(temporary) = self.temporary().get(table.id) {
+            return match kind {
+                WriteKind::Put => temporary.store(&completed.rows),
+                WriteKind::Delete => temporary.change(&[completed.rows], &[]),
+            };
+        }
         check_no_copy(&self.catalog(), table)?;
         reads.sent(completed.rows.num_rows());
         self.blame().wrote(table, plan, &completed.rows, cause);
@@ -176,7 +183,7 @@ impl Frontend {
     }
 
     /// The cause of rows that come by a protocol without statements.
-    fn cause_without_statement(&self, permit: &Permit) -> Cause {
+    pub(crate) fn cause_without_statement(&self, permit: &Permit) -> Cause {
         let identity = permit.identity();
         let kind = match identity.door {
             Door::Postgres => "COPY",
@@ -190,7 +197,7 @@ impl Frontend {
     }
 
     /// The newest version of a table, with its plan.
-    fn table_plan(
+    pub(crate) fn table_plan(
         &self,
         table: &Arc<Table>,
     ) -> Result<(Arc<Table>, Arc<plan::TablePlan>), SqlError> {

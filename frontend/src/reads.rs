@@ -45,6 +45,8 @@ pub(crate) struct Reads {
     rows_max: usize,
     /// True if the rows for a partition are sent in one request, however large they are.
     is_whole: bool,
+    /// True if no cell of the rows of a wide table may have been written.
+    by_row: bool,
 }
 
 impl Reads {
@@ -61,7 +63,13 @@ impl Reads {
             written: AtomicU64::new(0),
             rows_max: rows_max.max(1),
             is_whole: false,
+            by_row: false,
         }
+    }
+
+    /// Reads of all cells of a row of a wide table: the row is written whole, where no cell of it was written since.
+    pub(crate) fn of_row(schema: SchemaVersion) -> Self {
+        Self { is_whole: true, by_row: true, ..Self::new(schema, usize::MAX) }
     }
 
     /// The same reads, for writes whose refused rows are kept apart and that are sent whole.
@@ -84,6 +92,7 @@ impl Reads {
             written: AtomicU64::new(reads.written.load(Ordering::Relaxed)),
             rows_max: usize::MAX,
             is_whole: true,
+            by_row: reads.by_row,
         }
     }
 
@@ -103,7 +112,7 @@ impl Reads {
         let (epoch, index) = position.unwrap_or((Epoch(0), 0));
         let is_bulk = self.written.load(Ordering::Relaxed) > SINGLE_ROWS_MAX;
         let bulk = is_bulk.then_some(self.statement);
-        Condition { epoch, index, bulk, schema: self.schema }
+        Condition { epoch, index, bulk, schema: self.schema, by_row: self.by_row }
     }
 
     /// True if the rows for a partition are sent in one request: a new row and its former key.
@@ -189,7 +198,9 @@ mod tests {
         reads.note(PartitionId(1), Epoch(3), 30);
         let condition = reads.condition(&route(1));
         let schema = SchemaVersion(5);
-        assert_eq!(condition, Condition { epoch: Epoch(3), index: 10, bulk: None, schema });
+        let expected = Condition { epoch: Epoch(3), index: 10, bulk: None, schema, by_row: false };
+        assert_eq!(condition, expected);
+        assert!(Reads::of_row(schema).condition(&route(1)).by_row);
         let unread = reads.condition(&route(2));
         assert_eq!((unread.epoch, unread.index), (Epoch(0), 0));
         reads.sent(5_000);

@@ -24,11 +24,14 @@
 //! acknowledge the write before they are settled. Rows for a copy are sent by [`Router::ship`], as one request for each
 //! of the copy's partitions, which takes them by their position.
 //!
+//! The cells of a row of a wide table are sent in one request (`router/whole.rs`).
+//!
 //! A write to several partitions is not atomic: if some parts fail, the error says which.
 
 mod coalesce;
 pub(crate) mod ship;
 mod together;
+mod whole;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -64,12 +67,13 @@ use crate::reads::Reads;
 use crate::stalls::Stalls;
 use crate::view::ClusterView;
 use together::{SMALL_BYTES, Together};
+use whole::whole_rows;
 
 /// Maximum bytes of an encoded key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
 /// Maximum bytes of one request; more rows are sent as several requests, each of which is atomic. It is twice what
 /// the log syncs at once.
-const REQUEST_BYTES_MAX: usize = 8 << 20;
+pub(crate) const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// Bytes of one permit of the in-flight limit.
 const PERMIT_BYTES: usize = 1 << 10;
 /// Maximum parts of one write in flight.
@@ -379,7 +383,12 @@ impl Router {
                 parts.push(part(position, rows));
                 continue;
             }
-            for rows in slices(rows, REQUEST_BYTES_MAX) {
+            let is_wide = table.schema.options.wide.is_some();
+            let requests = match is_wide && batch_bytes(&rows) > REQUEST_BYTES_MAX {
+                true => whole_rows(&plan.codec, rows, REQUEST_BYTES_MAX)?,
+                false => slices(rows, REQUEST_BYTES_MAX),
+            };
+            for rows in requests {
                 match &mode.reads {
                     None => parts.push(part(position, rows)),
                     Some(reads) => {
@@ -586,6 +595,12 @@ impl Router {
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
         let (newest, former) = (&table.schema, &part.table.schema);
+        if former.is_keyless() && !newest.is_keyless() {
+            // The rows were made, or found, by the hidden key, which the table has no longer.
+            let message = format!("table \"{}\" got a primary key meanwhile", table.name);
+            let error = SqlError { retryable: true, ..SqlError::new("40001", message) };
+            return Err(error.with_hint("repeat the statement"));
+        }
         // Unchanged columns and constraints need no completion, only a new placement. Rows of a source are complete, and
         // rows under a condition are refused if the schema has changed since they were read.
         let is_complete = newest.version == former.version
@@ -804,7 +819,8 @@ fn without_placement(rows: RecordBatch) -> Result<RecordBatch, SqlError> {
     Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
 }
 
-fn check_keys(keys: &Keys, table: &str) -> Result<(), SqlError> {
+/// Checks that no key is too long.
+pub(crate) fn check_keys(keys: &Keys, table: &str) -> Result<(), SqlError> {
     if keys.size_bytes() <= KEY_BYTES_MAX {
         return Ok(());
     }

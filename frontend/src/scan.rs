@@ -468,6 +468,9 @@ impl PartitionScanExec {
         if !spec.reading.staleness_max.is_zero() {
             text.push_str(&format!(", max_staleness={:?}", spec.reading.staleness_max));
         }
+        if spec.reading.uncollected && spec.table.schema.options.wide.is_some() {
+            text.push_str(", uncollected=true");
+        }
         if let Some(FirstByTime { rows, descending }) = spec.first_by_time {
             let direction = if descending { "DESC" } else { "ASC" };
             text.push_str(&format!(", first_by_time={rows} {direction}"));

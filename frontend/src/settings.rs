@@ -30,6 +30,8 @@ enum Takes {
     Duration,
     /// One of several spellings of the same value, in any case.
     OneOf(&'static [&'static str]),
+    /// An encoding of texts, of which only UTF-8 is converted.
+    Encoding,
     /// One of several values, in any case.
     Choice(&'static [&'static str]),
     /// Consistency of reads; each has two spellings.
@@ -46,10 +48,12 @@ enum Takes {
 const KNOWN: &[(&str, Takes, &str)] = &[
     ("application_name", Takes::Anything, ""),
     ("bytea_output", Takes::OneOf(&["hex"]), "hex"),
-    ("client_encoding", Takes::OneOf(&["UTF8", "UTF-8", "UNICODE"]), "UTF8"),
+    ("check_function_bodies", Takes::Switch, "on"),
+    ("client_encoding", Takes::Encoding, "UTF8"),
     ("client_min_messages", Takes::Anything, "notice"),
     ("datestyle", Takes::DateStyle, "ISO, MDY"),
     ("default_table_access_method", Takes::OneOf(&["heap"]), "heap"),
+    ("default_tablespace", Takes::OneOf(&[""]), ""),
     ("default_transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("default_transaction_read_only", Takes::Switch, "off"),
     ("extra_float_digits", Takes::Anything, "1"),
@@ -71,14 +75,63 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("search_path", Takes::Anything, "public"),
     ("server_encoding", Takes::Nothing, "UTF8"),
     ("server_version", Takes::Nothing, POSTGRES_VERSION),
-    ("server_version_num", Takes::Nothing, "160006"),
+    ("server_version_num", Takes::Nothing, "150018"),
     ("session_authorization", Takes::Nothing, ""),
     ("standard_conforming_strings", Takes::OneOf(&["on", "true", "1", "yes"]), "on"),
     ("statement_timeout", Takes::Duration, "0"),
+    ("synchronize_seqscans", Takes::Switch, "on"),
     ("synchronous_commit", Takes::OneOf(&["on", "true", "1", "yes"]), "on"),
     ("timezone", Takes::Anything, "UTC"),
     ("transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("transaction_read_only", Takes::Switch, "off"),
+    ("uncollected_cells", Takes::Switch, "off"),
+    ("xmloption", Takes::Choice(&["content", "document"]), "content"),
+];
+
+/// PostgreSQL's encodings that a client may ask for, and that are not converted.
+const OTHER_ENCODINGS: &[&str] = &[
+    "BIG5",
+    "EUCCN",
+    "EUCJIS2004",
+    "EUCJP",
+    "EUCKR",
+    "EUCTW",
+    "GB18030",
+    "GBK",
+    "ISO88591",
+    "ISO88595",
+    "ISO88596",
+    "ISO88597",
+    "ISO88598",
+    "ISO885915",
+    "JOHAB",
+    "KOI8R",
+    "KOI8U",
+    "LATIN1",
+    "LATIN2",
+    "LATIN3",
+    "LATIN4",
+    "LATIN5",
+    "LATIN6",
+    "LATIN7",
+    "LATIN8",
+    "LATIN9",
+    "LATIN10",
+    "MULEINTERNAL",
+    "SHIFTJIS2004",
+    "SJIS",
+    "UHC",
+    "WIN866",
+    "WIN874",
+    "WIN1250",
+    "WIN1251",
+    "WIN1252",
+    "WIN1253",
+    "WIN1254",
+    "WIN1255",
+    "WIN1256",
+    "WIN1257",
+    "WIN1258",
 ];
 
 /// Reads see every acknowledged write.
@@ -281,6 +334,11 @@ impl Settings {
         self.value("follower_reads").is_none_or(|value| value != "off")
     }
 
+    /// True if queries see garbage of wide tables that is not yet removed.
+    pub(crate) fn reads_uncollected(&self) -> bool {
+        self.value("uncollected_cells").is_some_and(|value| value == "on")
+    }
+
     /// Maximum run time of a statement; `None`: no limit.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         match self.value("statement_timeout") {
@@ -340,6 +398,21 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
             Some(_) => Ok(values[0].to_owned()),
             None => Err(invalid(format!("only {} is supported", values[0]))),
         },
+        Takes::Encoding => {
+            // As in PostgreSQL, only letters and digits count.
+            let mut letters = value.to_ascii_uppercase();
+            letters.retain(|character| character.is_ascii_alphanumeric());
+            match letters.as_str() {
+                "UTF8" | "UNICODE" => Ok("UTF8".to_owned()),
+                // Bytes are passed as they are, and have to be UTF-8 all the same.
+                "SQLASCII" => Ok("SQL_ASCII".to_owned()),
+                other if OTHER_ENCODINGS.contains(&other) => {
+                    let message = format!("conversion between {value} and UTF8");
+                    Err(SqlError::unsupported(message).with_hint("SET client_encoding = 'UTF8'"))
+                }
+                _ => Err(invalid("use UTF8 or SQL_ASCII".into())),
+            }
+        }
         Takes::Consistency => match value.to_ascii_lowercase().as_str() {
             LINEARIZABLE | "strong" => Ok(LINEARIZABLE.to_owned()),
             BOUNDED | "bounded_stale" => Ok(BOUNDED.to_owned()),
@@ -418,9 +491,15 @@ mod tests {
         assert!(settings.get("my.own").is_err());
         assert_eq!(settings.get("session_authorization").unwrap(), "me");
         assert_eq!(
-            settings.set("client_encoding", Some("latin1"), false).unwrap_err().sqlstate,
-            "22023"
+            settings.set("client_encoding", Some("latin1"), false).unwrap_err().message,
+            "conversion between latin1 and UTF8 is not supported"
         );
+        for (encoding, sqlstate) in [("win-1252", "0A000"), ("klingon", "22023")] {
+            let error = settings.set("client_encoding", Some(encoding), false).unwrap_err();
+            assert_eq!(error.sqlstate, sqlstate, "{encoding}");
+        }
+        settings.set("client_encoding", Some("sql_ascii"), false).unwrap();
+        assert_eq!(settings.get("client_encoding").unwrap(), "SQL_ASCII");
         settings.set("client_encoding", Some("utf-8"), false).unwrap();
         assert_eq!(settings.get("client_encoding").unwrap(), "UTF8");
     }

@@ -26,6 +26,7 @@ use crate::columns;
 use crate::copies::{rekeyings, table as copies};
 use crate::error::SqlError;
 use crate::index_usage::INDEX_USAGE;
+use crate::large_rows::{LARGE_ROWS, large_rows};
 use crate::load::{Names, balance, stats, tables as load};
 use crate::privileges::{self, sees_all};
 use crate::query_log::QueryLog;
@@ -213,6 +214,11 @@ fn workload_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> 
         let view = Arc::clone(&view);
         async move { columns::index_builds(&view, &measured(&viewer)).await }
     });
+    let view = Arc::clone(&sources.view);
+    let large = VirtualTable::new(schema(LARGE_ROWS), move |viewer| {
+        let view = Arc::clone(&view);
+        async move { large_rows(&view, &measured(&viewer)).await }
+    });
     let shapes = Arc::clone(&sources.statements);
     let statements = VirtualTable::new(schema(STATEMENTS), move |viewer| {
         let shapes = Arc::clone(&shapes);
@@ -236,6 +242,7 @@ fn workload_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> 
     vec![
         ("columns", measures),
         ("index_builds", builds),
+        ("large_rows", large),
         ("statements", statements),
         ("index_usage", usage),
         ("advice", advice),

@@ -28,7 +28,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    Column as PhysicalColumn, Literal as PhysicalLiteral,
+    CastExpr, Column as PhysicalColumn, Literal as PhysicalLiteral,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -431,15 +431,29 @@ impl PartitionedTable {
         };
         let mut positions = Vec::new();
         let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();
+        let own_columns = &self.table.schema.columns;
         for field in reader_schema.fields() {
-            let expr: Arc<dyn PhysicalExpr> = match self.table.schema.index_of(field.name()) {
+            // Columns have one id in both tables; while one is renamed, it may have two names.
+            let column = reader.table.schema.column(field.name());
+            let position = column.and_then(|column| {
+                own_columns.iter().position(|own_column| own_column.id == column.id)
+            });
+            let expr: Arc<dyn PhysicalExpr> = match position {
                 Some(position) => {
                     positions.push(position);
-                    Arc::new(PhysicalColumn::new(field.name(), positions.len() - 1))
+                    let own_column = &own_columns[position];
+                    let value = PhysicalColumn::new(&own_column.name, positions.len() - 1);
+                    // While it gets a wider type, it may have two types.
+                    match own_column.column_type.arrow() == *field.data_type() {
+                        true => Arc::new(value),
+                        false => {
+                            let data_type = field.data_type().clone();
+                            Arc::new(CastExpr::new(Arc::new(value), data_type, None))
+                        }
+                    }
                 }
                 None => {
-                    let value =
-                        reader.table.schema.column(field.name()).map(missing).transpose()?;
+                    let value = column.map(missing).transpose()?;
                     let null = || ScalarValue::try_from(field.data_type());
                     Arc::new(PhysicalLiteral::new(value.map_or_else(null, Ok)?))
                 }
@@ -447,9 +461,12 @@ impl PartitionedTable {
             columns.push((expr, field.name().clone()));
         }
         // Filters on columns added since are left to the plan above.
-        let is_applicable = |filter: &&Expr| {
-            filter.column_refs().iter().all(|column| self.schema.index_of(&column.name).is_ok())
+        let is_common = |name: &str| {
+            let columns = self.table.schema.column(name).zip(reader.table.schema.column(name));
+            columns.is_some_and(|(own_column, column)| own_column.id == column.id)
         };
+        let is_applicable =
+            |filter: &&Expr| filter.column_refs().iter().all(|column| is_common(&column.name));
         let filters: Vec<Expr> = filters.iter().filter(is_applicable).cloned().collect();
         let scan = self.scan_own(Some(&positions), &filters, limit, bounds)?;
         Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))

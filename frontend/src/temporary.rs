@@ -9,6 +9,7 @@
 //! Invariants:
 //! - a table lives as long as its session names it, or a statement holds it; its memory is that of queries, from whose pool
 //!   it is taken before rows are kept;
+//! - no row keeps the bytes of rows that are gone, which would not be counted;
 //! - rows of one key are one row, as in stored tables; a statement reads the rows from before it.
 
 use std::collections::{HashMap, HashSet};
@@ -36,6 +37,7 @@ use partita_proto::key::KeyCodec;
 use partita_proto::route::PartitionMap;
 use partita_proto::service::NewTable;
 use partita_proto::size::batch_bytes;
+use partita_proto::wire::ipc;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::TablePlan;
@@ -53,7 +55,7 @@ type Key = Vec<u8>;
 /// A session's table in memory, with its rows.
 pub(crate) struct TemporaryTable {
     table: Arc<Table>,
-    plan: TablePlan,
+    plan: Arc<TablePlan>,
     /// The columns under their SQL names, with the hidden one, which is the last.
     schema: SchemaRef,
     rows: Mutex<Rows>,
@@ -83,22 +85,41 @@ impl TemporaryTable {
         &self.table
     }
 
-    /// Writes rows under SQL names; returns them with all columns.
+    /// The plan by which its rows are completed.
+    pub(crate) fn plan(&self) -> &Arc<TablePlan> {
+        &self.plan
+    }
+
+    /// Writes rows under SQL names; returns them as completed.
     ///
     /// # Errors
     /// Errors of the rows, and 53200 without memory for them.
     pub(crate) fn insert(&self, rows: &RecordBatch) -> Result<RecordBatch, SqlError> {
         let completed = self.plan.complete(rows)?.rows;
+        self.store(&completed)?;
+        Ok(completed)
+    }
+
+    /// Writes completed rows.
+    ///
+    /// # Errors
+    /// 53200 without memory for them.
+    pub(crate) fn store(&self, completed: &RecordBatch) -> Result<(), SqlError> {
+        match completed.num_rows() {
+            0 => Ok(()),
+            _ => self.keep(&self.whole(completed)?),
+        }
+    }
+
+    /// Completed rows with all columns.
+    fn whole(&self, completed: &RecordBatch) -> Result<RecordBatch, SqlError> {
         let columns = self.table.schema.columns.iter().map(|column| {
             let array = completed.column_by_name(&column.storage_name);
             let null = || new_null_array(&column.column_type.arrow(), completed.num_rows());
             array.map_or_else(null, Arc::clone)
         });
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect())?;
-        if batch.num_rows() > 0 {
-            self.keep(&batch)?;
-        }
-        Ok(batch)
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect())?;
+        Ok(ipc::compacted(&rows)?)
     }
 
     /// Adds rows, in place of those with the same keys.
@@ -123,7 +144,7 @@ impl TemporaryTable {
         if !replaced.is_empty() {
             batches = self.without(&batches, &replaced)?;
         }
-        batches.push(filter_record_batch(batch, &is_last)?);
+        batches.push(ipc::compacted(&filter_record_batch(batch, &is_last)?)?);
         self.join_small(&mut batches)?;
         drop(last);
         let key_bytes = rows.key_bytes + new_bytes;
@@ -138,15 +159,69 @@ impl TemporaryTable {
     /// Errors of the keys.
     pub(crate) fn remove(&self, keys: &RecordBatch) -> Result<(), SqlError> {
         let completed = self.plan.complete_keys(keys)?.rows;
-        let removed: HashSet<Key> = self.keys(&completed)?.into_iter().collect();
+        self.change(&[completed], &[])
+    }
+
+    /// Puts completed rows in place of those with the keys `old`, all at once; without new rows those are removed. No new
+    /// row may have the key of one that stays, see [`TemporaryTable::occupied`].
+    ///
+    /// # Errors
+    /// 53200 without memory for the rows, of which none is changed then.
+    pub(crate) fn change(&self, old: &[RecordBatch], new: &[RecordBatch]) -> Result<(), SqlError> {
+        let mut removed: HashSet<Key> = HashSet::new();
+        for keys in old {
+            removed.extend(self.keys(keys)?);
+        }
         let mut rows = self.rows.lock();
-        let batches = self.without(&rows.batches, &removed)?;
+        let mut batches = self.without(&rows.batches, &removed)?;
+        let mut added: Vec<Key> = Vec::new();
+        for completed in new {
+            let batch = self.whole(completed)?;
+            if !self.table.schema.is_keyless() {
+                added.extend(self.keys(&batch)?);
+            }
+            batches.push(batch);
+            self.join_small(&mut batches)?;
+        }
+        let bytes_of = |key: &Key| key.len() + KEY_BYTES;
         let present = removed.iter().filter(|key| rows.keys.contains(*key));
-        let removed_bytes: usize = present.map(|key| key.len() + KEY_BYTES).sum();
-        let key_bytes = rows.key_bytes - removed_bytes;
+        let removed_bytes: usize = present.map(bytes_of).sum();
+        let added_bytes: usize = added.iter().map(bytes_of).sum();
+        let key_bytes = rows.key_bytes - removed_bytes + added_bytes;
         rows.replace(batches, key_bytes)?;
         rows.keys.retain(|key| !removed.contains(key));
+        rows.keys.extend(added);
         Ok(())
+    }
+
+    /// The first row, by its batch and its number in it, that would get the key of another row; each row of `new` takes the
+    /// place of the row with the key of the same position in `old`.
+    ///
+    /// # Errors
+    /// Errors of the keys.
+    pub(crate) fn occupied(
+        &self,
+        old: &[RecordBatch],
+        new: &[RecordBatch],
+    ) -> Result<Option<(usize, usize)>, SqlError> {
+        let rows = self.rows.lock();
+        let mut moved: HashSet<Key> = HashSet::new();
+        for (number, (old, new)) in old.iter().zip(new).enumerate() {
+            let keys = self.keys(old)?.into_iter().zip(self.keys(new)?);
+            for (row, (old_key, new_key)) in keys.enumerate() {
+                let moves = old_key != new_key;
+                if moves && (rows.keys.contains(&new_key) || !moved.insert(new_key)) {
+                    return Ok(Some((number, row)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of the buffers that the rows hold.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.rows.lock().batches.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 
     /// Removes all rows.
@@ -183,7 +258,7 @@ impl TemporaryTable {
             let stays: Vec<bool> = keys.iter().map(|key| !removed.contains(key)).collect();
             let batch = filter_record_batch(batch, &BooleanArray::from(stays))?;
             if batch.num_rows() > 0 {
-                remaining.push(batch);
+                remaining.push(ipc::compacted(&batch)?);
             }
         }
         Ok(remaining)
@@ -243,7 +318,7 @@ impl Registry {
         let reservation = MemoryConsumer::new("temporary table").register(pool);
         let rows = Rows { batches: Vec::new(), keys: HashSet::new(), key_bytes: 0, reservation };
         let temporary = Arc::new(TemporaryTable {
-            plan: TablePlan::new(state, &table)?,
+            plan: Arc::new(TablePlan::new(state, &table)?),
             schema: table.schema.arrow(),
             table: Arc::new(table),
             rows: Mutex::new(rows),

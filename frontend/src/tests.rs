@@ -46,6 +46,7 @@ mod together;
 mod unnested;
 mod updating;
 mod views;
+mod wide;
 mod writing;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //!                                               query  ──> door ──>     │
 //!                          latency, meter, pace <──────────────────── /proc
 //!                          compare, stages: results laid beside each other
+//!                          patterns: the same events of balloons as wide rows, by five patterns
 //!                          design: the same records under several designs, each on a server started for it
 //! ```
 //!
@@ -26,6 +27,7 @@ mod ingest;
 mod latency;
 mod meter;
 mod pace;
+mod patterns;
 mod query;
 mod report;
 mod score;
@@ -58,6 +60,8 @@ pub enum Command {
     /// Store the data sets of documents about schemas under good and bad designs, ask both the same questions, and
     /// compare the figures with the documents' claims.
     Design(Box<design::Options>),
+    /// Store a week of weather balloons under the five patterns of Bigtable's document about time series, and read it.
+    Patterns(Box<patterns::Options>),
     /// Repeat a published experiment: compare our figures with the published ones, and check their shape.
     #[command(subcommand)]
     Experiment(experiment::Experiment),
@@ -84,6 +88,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Query(options) => Box::pin(query::run(&options)).await,
         Command::Hotspot(options) => Box::pin(hotspot::run(&options)).await,
         Command::Design(options) => Box::pin(design::run(&options)).await,
+        Command::Patterns(options) => Box::pin(patterns::run(&options)).await,
         Command::Experiment(experiment) => Box::pin(experiment::run(&experiment)).await,
         Command::Sim(options) => report::say(&partita_hotspot::sim::run(&options)?),
         Command::Score(options) => Box::pin(score::run(&options)).await,

@@ -1,8 +1,8 @@
 //! Computes a table's schema after a change. Pure; the same verdict on every replica.
 //!
 //! Invariants:
-//! - rows that are stored stay readable: types never change; in older rows a new column is NULL or has a value, and
-//!   a new tag is NULL in the key;
+//! - rows that are stored stay readable: a type becomes only one of which all its values are values; in older rows a new
+//!   column is NULL or has a value, and a new tag is NULL in the key;
 //! - a storage name that any column of the table ever had is never given to another column;
 //! - a column that decides where a row is placed (key, placement) is never dropped.
 
@@ -12,11 +12,13 @@ use partita_proto::error::Error;
 use partita_proto::id::ColumnId;
 use partita_proto::index::{Index, IndexKind};
 use partita_proto::placement::Placement;
+use partita_proto::retype::check_type_change;
 use partita_proto::schema::{
-    Column, MergeMode, Semantic, TableOptions, TableSchema, validate_name,
+    Column, ColumnType, MergeMode, Semantic, TableOptions, TableSchema, TextLength, validate_name,
 };
 use partita_proto::service::TableChange;
 use partita_proto::stored_view::ViewDefinition;
+use partita_proto::wide::FamilyChange;
 
 use crate::catalog::TableRecord;
 use crate::create::check_options;
@@ -24,6 +26,9 @@ use crate::expression::mentions;
 
 /// SQLSTATE of a definition that does not fit what is there.
 const INVALID_TABLE_DEFINITION: &str = "42P16";
+
+/// SQLSTATE of a table of another kind.
+const WRONG_OBJECT_TYPE: &str = "42809";
 
 /// A table's columns after a change.
 #[derive(Debug)]
@@ -54,6 +59,10 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         TableChange::RenameColumn { from: old_name, to: new_name } => {
             rename_column(&mut schema, old_name, new_name)?
         }
+        TableChange::SetType { column, column_type, length } => {
+            set_type(&mut schema, &table.placement, column, (*column_type, *length))?
+        }
+        TableChange::DropNotNull(name) => drop_not_null(&mut schema, name)?,
         TableChange::SetDefault { column, default } => {
             set_default(&mut schema, column, default.as_deref())?
         }
@@ -62,6 +71,7 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         }
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+        TableChange::ChangeFamilies(changes) => change_families(&mut schema, changes)?,
         TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
         TableChange::MoveColumn { column, after: predecessor } => {
             move_column(&mut schema, column, predecessor.as_deref())?
@@ -80,7 +90,9 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
             let previous = &mut schema.columns[position].comment;
             std::mem::replace(previous, comment.clone()) != *comment
         }
-        TableChange::Rename(_) | TableChange::Repartition { .. } => false,
+        TableChange::Rename(_) | TableChange::TakePlace(_) | TableChange::Repartition { .. } => {
+            false
+        }
     };
     if !changed {
         return Ok(None);
@@ -280,6 +292,39 @@ fn refuse_if_used(schema: &TableSchema, name: &str, change: &str) -> Result<(), 
     }
 }
 
+fn set_type(
+    schema: &mut TableSchema,
+    placement: &Placement,
+    name: &str,
+    (column_type, length): (ColumnType, Option<TextLength>),
+) -> Result<bool, Error> {
+    let index = position(schema, name)?;
+    let column = &schema.columns[index];
+    if (column.column_type, column.length) == (column_type, length) {
+        return Ok(false);
+    }
+    check_type_change(schema, placement, column, (column_type, length))?;
+    if column.column_type != column_type {
+        refuse_if_used(schema, name, "given another type")?;
+    }
+    let column = &mut schema.columns[index];
+    (column.column_type, column.length) = (column_type, length);
+    Ok(true)
+}
+
+fn drop_not_null(schema: &mut TableSchema, name: &str) -> Result<bool, Error> {
+    let index = position(schema, name)?;
+    if schema.is_key(schema.columns[index].id) {
+        return Err(Error::Query {
+            sqlstate: INVALID_TABLE_DEFINITION.to_owned(),
+            message: format!("column \"{name}\" is in a primary key"),
+            hint: None,
+        });
+    }
+    let was_nullable = std::mem::replace(&mut schema.columns[index].nullable, true);
+    Ok(!was_nullable)
+}
+
 fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> Result<bool, Error> {
     let index = position(schema, name)?;
     let column = &mut schema.columns[index];
@@ -295,6 +340,16 @@ fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> R
     Ok(true)
 }
 
+fn change_families(schema: &mut TableSchema, changes: &[FamilyChange]) -> Result<bool, Error> {
+    let mut options = schema.options.clone();
+    let Some(wide) = &mut options.wide else {
+        let message = "only wide tables have column families".to_owned();
+        return Err(Error::Query { sqlstate: WRONG_OBJECT_TYPE.to_owned(), message, hint: None });
+    };
+    changes.iter().try_for_each(|change| change.apply(&mut wide.families))?;
+    set_options(schema, &options)
+}
+
 fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool, Error> {
     check_options(options, &schema.key)?;
     if schema.options == *options {
@@ -306,6 +361,10 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
         return Err(Error::InvalidInput(
             "'append_mode' cannot be changed after CREATE TABLE".to_owned(),
         ));
+    }
+    if schema.options.wide.is_some() != options.wide.is_some() {
+        // Keys of wide tables are in another order.
+        return Err(Error::InvalidInput("'kind' cannot be changed after CREATE TABLE".to_owned()));
     }
     if options.append_mode && options.merge_mode != MergeMode::LastRow {
         return Err(Error::InvalidInput(

@@ -16,6 +16,7 @@ use partita_proto::route::ranges_between;
 use partita_proto::rule::check_cover;
 use partita_proto::schema::{TABLE_PARTITIONS_MAX, TableOptions, TableSchema, validate_name};
 use partita_proto::service::NewTable;
+use partita_proto::wide;
 
 /// Maximum partitions of a new table.
 pub(crate) const PARTITIONS_MAX: usize = TABLE_PARTITIONS_MAX;
@@ -112,6 +113,7 @@ fn check_ids(schema: &TableSchema) -> Result<(), Error> {
 }
 
 fn check_placement(schema: &TableSchema, placement: &Placement) -> Result<(), Error> {
+    wide::check_placement(schema, placement)?;
     let columns = match placement {
         Placement::Range => return Ok(()),
         Placement::Hash { columns } | Placement::Rules { columns, .. } => columns,
@@ -151,6 +153,13 @@ fn check_placement_columns(schema: &TableSchema, columns: &[ColumnId]) -> Result
             return Err(Error::InvalidInput(format!(
                 "partition column \"{}\" specified more than once",
                 column.name
+            )));
+        }
+        if column.column_type.is_of_fields_only() {
+            return Err(Error::InvalidInput(format!(
+                "partition column \"{}\" cannot be of type {}",
+                column.name,
+                column.column_type.sql()
             )));
         }
         if !schema.options.append_mode && !schema.is_key(*id) {

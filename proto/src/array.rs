@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray,
-    FixedSizeBinaryBuilder, PrimitiveArray, StringViewArray,
+    FixedSizeBinaryBuilder, PrimitiveArray, StringViewArray, new_null_array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -78,6 +78,10 @@ impl Value {
             ColumnType::Time => Self::Int(array.as_primitive::<Time64MicrosecondType>().value(row)),
             ColumnType::Uuid => Self::Binary(array.as_fixed_size_binary().value(row).to_vec()),
             ColumnType::Date => Self::Date(array.as_primitive::<Date32Type>().value(row)),
+            ColumnType::Array(_) | ColumnType::Interval => {
+                let message = format!("a single value of type {}", column_type.sql());
+                return Err(Error::Unsupported(message));
+            }
             ColumnType::Timestamp(unit, _) => Self::Timestamp(match unit {
                 Unit::Second => array.as_primitive::<TimestampSecondType>().value(row),
                 Unit::Millisecond => array.as_primitive::<TimestampMillisecondType>().value(row),
@@ -163,6 +167,10 @@ pub fn array_of(column_type: ColumnType, values: &[Value]) -> Result<ArrayRef, E
             });
             Arc::new(items.collect::<PrimitiveArray<Date32Type>>())
         }
+        // They have no value but NULL.
+        ColumnType::Array(_) | ColumnType::Interval => {
+            new_null_array(&column_type.arrow(), values.len())
+        }
         ColumnType::Timestamp(..) => {
             let items = values.iter().map(|value| match value {
                 Value::Timestamp(v) => Some(*v),
@@ -200,13 +208,16 @@ where
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        Date64Array, FixedSizeBinaryArray, LargeStringArray, NullArray, StringDictionaryBuilder,
+        Date64Array, FixedSizeBinaryArray, GenericListArray, LargeStringArray, NullArray,
+        StringDictionaryBuilder,
     };
+    use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Int8Type as Keys;
     use proptest::prelude::*;
 
     use super::*;
     use crate::arbitrary::{column_type, nullable};
+    use crate::schema::Element;
 
     proptest! {
         #[test]
@@ -246,5 +257,23 @@ mod tests {
         let error = array_of(ColumnType::Int8, &[Value::Int(128)]).unwrap_err();
         assert_eq!(error, Error::InvalidInput("128 is out of range for TINYINT".to_owned()));
         assert!(array_of(ColumnType::Bool, &[Value::Int(1)]).is_err());
+    }
+
+    #[test]
+    fn an_array_is_no_single_value_unless_it_is_null() {
+        let numbers = ColumnType::Array(Element::Int32);
+        let nulls = array_of(numbers, &[Value::Null, Value::Null]).unwrap();
+        assert_eq!(nulls.data_type(), &numbers.arrow());
+        assert_eq!(Value::from_array(nulls.as_ref(), 1).unwrap(), Value::Null);
+        assert!(array_of(numbers, &[Value::Int(1)]).is_err());
+        let field = Arc::new(Element::Int32.field());
+        let empty = GenericListArray::<i32>::new(
+            field,
+            OffsetBuffer::from_lengths([0]),
+            array_of(ColumnType::Int32, &[]).unwrap(),
+            None,
+        );
+        let error = Value::from_array(&empty, 0).unwrap_err();
+        assert_eq!(error, Error::Unsupported("a single value of type INT[]".to_owned()));
     }
 }

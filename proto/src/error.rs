@@ -16,7 +16,7 @@ pub enum Error {
     /// The request names an object that does not exist.
     #[error("{kind} \"{name}\" does not exist")]
     NotFound {
-        /// Kind of the object: "table", "database", "column", "index", "partition", "capture".
+        /// Kind of the object: "table", "database", "column", "column family", "index", "partition", "capture".
         kind: &'static str,
         /// Name or number of the object.
         name: String,

@@ -221,6 +221,10 @@ impl Column {
                 let plain = cast_to(array, &column_type.arrow())?;
                 Self::Binary(cast_to(&plain, &DataType::BinaryView)?.as_binary_view().clone())
             }
+            // Placements and series are of keys, which have none of them.
+            ColumnType::Array(_) | ColumnType::Interval => {
+                return Err(Error::Unsupported(format!("a hash of type {}", column_type.sql())));
+            }
             ColumnType::Date => {
                 Self::Date(cast_to(array, &DataType::Date32)?.as_primitive().clone())
             }

@@ -12,7 +12,7 @@ use crate::schema::{ColumnType, NAME_BYTES_MAX};
 /// Default number of rows for each bloom filter.
 pub const GRANULARITY: u32 = 10_240;
 /// Default number of rows for each bloom filter of words. A filter of fewer rows has fewer words, so that all filters
-/// together hardly grow, while a search decodes a fifth of the texts for each block that it hits.
+/// together hardly grow, while a search looks at a fifth of the texts for each block that it hits.
 pub const WORDS_GRANULARITY: u32 = 2048;
 /// Default share of false positives of a bloom filter, in millionths: one in a hundred.
 pub const FALSE_POSITIVES_PPM: u32 = 10_000;
@@ -160,6 +160,12 @@ impl IndexOptions {
     /// # Errors
     /// [`Error::InvalidInput`] when it does not fit the type or an option is out of range.
     pub fn check(&self, column: &str, column_type: ColumnType) -> Result<(), Error> {
+        if column_type.is_of_fields_only() {
+            return Err(Error::InvalidInput(format!(
+                "column \"{column}\" of type {} cannot have an index",
+                column_type.sql()
+            )));
+        }
         match self {
             Self::Inverted => Ok(()),
             Self::Skipping(blooms) => blooms.check(column),

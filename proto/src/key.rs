@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   key = placement (u16, big-endian; only for tables placed by hash or rules)
-//!      ++ one cell per key column (arrow's row format: ascending, NULL first)
+//!      ++ one cell per key column (arrow's row format: ascending, NULL first; timestamps of a wide table's cells descend)
 //! ```
 //!
 //! Invariants:
@@ -26,13 +26,14 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, UInt32Array, new_null_array};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, SortOptions, cast_with_options};
 use arrow::datatypes::{DataType, UInt16Type};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 
+use self::cell::CellOrder;
 pub use self::keys::Keys;
 pub use self::ranges::{KEY_RANGES_MAX, only_placement};
 use self::series::{SeriesCodec, Share};
@@ -67,6 +68,8 @@ struct Inner {
     names: Vec<String>,
     /// Types of the key columns.
     types: Vec<ColumnType>,
+    /// Position of the column in whose descending order keys are.
+    descending: Option<usize>,
     converter: RowConverter,
     /// Codec for batches whose rows share series.
     series: Option<SeriesCodec>,
@@ -87,11 +90,15 @@ impl KeyCodec {
             names.push(column.storage_name.clone());
             types.push(column.column_type);
         }
-        let fields = types.iter().map(|column_type| SortField::new(column_type.arrow())).collect();
-        let converter = RowConverter::new(fields).map_err(internal)?;
+        let descending = schema.key.iter().position(|id| schema.descends(*id));
+        let fields = types.iter().enumerate();
+        let fields = fields
+            .map(|(position, column_type)| sort_field(*column_type, Some(position) == descending));
+        let converter = RowConverter::new(fields.collect()).map_err(internal)?;
         let placed = !matches!(placement, Placement::Range);
-        let series = SeriesCodec::new(&types)?;
-        Ok(Self { inner: Arc::new(Inner { placed, names, types, converter, series }) })
+        let last = types.len().checked_sub(1);
+        let series = SeriesCodec::new(&types, descending.is_some() && descending == last)?;
+        Ok(Self { inner: Arc::new(Inner { placed, names, types, descending, converter, series }) })
     }
 
     /// True if keys begin with a placement.
@@ -259,8 +266,8 @@ impl KeyCodec {
         if let Some(placement) = bound.placement {
             bytes.extend_from_slice(&placement.to_be_bytes());
         }
-        for (value, column_type) in bound.key.iter().zip(&self.inner.types) {
-            cell::encode(&mut bytes, *column_type, value)?;
+        for (position, value) in bound.key.iter().enumerate() {
+            cell::encode(&mut bytes, self.order(position)?, value)?;
         }
         Ok(bytes.into())
     }
@@ -322,11 +329,11 @@ impl KeyCodec {
             bound.placement = Some(u16::from_be_bytes(*placement));
             rest = cells;
         }
-        for column_type in &self.inner.types {
+        for position in 0..self.inner.types.len() {
             if rest.is_empty() {
                 break;
             }
-            bound.key.push(cell::decode(&mut rest, *column_type)?);
+            bound.key.push(cell::decode(&mut rest, self.order(position)?)?);
         }
         if !rest.is_empty() {
             return Err(Error::Corrupted(format!(
@@ -346,12 +353,33 @@ impl KeyCodec {
             true => key.get(PLACEMENT_BYTES..).unwrap_or_default(),
             false => key,
         };
-        let missing = || Error::Corrupted(format!("a key has no column {column}"));
-        let column_type = *self.inner.types.get(column).ok_or_else(missing)?;
+        let order = self.order(column)?;
         for skipped in &self.inner.types[..column] {
             cell::skip(&mut rest, *skipped)?;
         }
-        cell::decode(&mut rest, column_type)
+        cell::decode(&mut rest, order)
+    }
+
+    /// The first cells of a key, with its placement.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when the key has fewer.
+    pub fn first_cells<'k>(&self, key: &'k [u8], columns: usize) -> Result<&'k [u8], Error> {
+        let mut rest = match self.inner.placed {
+            true => key.get(PLACEMENT_BYTES..).unwrap_or_default(),
+            false => key,
+        };
+        for column_type in self.inner.types.iter().take(columns) {
+            cell::skip(&mut rest, *column_type)?;
+        }
+        Ok(&key[..key.len() - rest.len()])
+    }
+
+    /// Type and order of the cells of a column.
+    fn order(&self, position: usize) -> Result<CellOrder, Error> {
+        let missing = || Error::Corrupted(format!("a key has no column {position}"));
+        let column_type = *self.inner.types.get(position).ok_or_else(missing)?;
+        Ok(CellOrder { column_type, descends: self.inner.descending == Some(position) })
     }
 
     /// Ends of a key's cells, ascending, beginning with the placement's, if there is one. For a truncated or invalid
@@ -364,8 +392,9 @@ impl KeyCodec {
             rest = cells;
             ends.push(key.len() - rest.len());
         }
-        for column_type in &self.inner.types {
-            if rest.is_empty() || cell::decode(&mut rest, *column_type).is_err() {
+        for position in 0..self.inner.types.len() {
+            let Ok(order) = self.order(position) else { break };
+            if rest.is_empty() || cell::decode(&mut rest, order).is_err() {
                 break;
             }
             ends.push(key.len() - rest.len());
@@ -381,6 +410,12 @@ impl KeyCodec {
         bytes[last] += 1;
         Some(bytes.into())
     }
+}
+
+/// Order of a key column for Arrow's converter; NULL comes first in either.
+fn sort_field(column_type: ColumnType, descends: bool) -> SortField {
+    let options = SortOptions { descending: descends, nulls_first: true };
+    SortField::new_with_options(column_type.arrow(), options)
 }
 
 /// A key column of the batch in the exact type for which the converter was made.

@@ -11,6 +11,7 @@
 //!   access (who may do what) ── check ── permit
 //!   task (statements on a schedule), with the steps of their runs
 //!   sequence (counters that are taken in blocks)
+//!   wide (rows of cells: families, garbage collection, requests that change a row)
 //!   materialized (copies of tables in another order), with the positions of their rows
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
@@ -30,6 +31,7 @@ pub mod catalog;
 pub mod catalog_history;
 pub mod clock;
 pub mod domain;
+pub mod element;
 pub mod error;
 pub mod generation;
 pub mod hash;
@@ -40,6 +42,7 @@ pub mod index;
 pub mod json;
 pub mod key;
 pub mod label;
+pub mod lists;
 pub mod literal;
 pub mod load;
 pub mod materialized;
@@ -52,6 +55,7 @@ pub mod probe;
 pub mod range;
 pub mod reshape;
 pub mod retention;
+pub mod retype;
 pub mod route;
 pub mod rule;
 #[cfg(test)]
@@ -66,6 +70,7 @@ pub mod text;
 pub mod time_of_day;
 pub mod uuid;
 pub mod value;
+pub mod wide;
 pub mod wire;
 
 pub use error::Error;

@@ -11,12 +11,14 @@
 //!
 //! A re-keying is a copy that takes the place of its source: it is filled and kept in step as any copy, then the source's
 //! partitions are closed ([`Capture::Close`]), and one change of the catalog exchanges the partitions of the two tables
-//! ([`CopyChange::Exchange`]). The table keeps its id and everything that goes by it.
+//! ([`CopyChange::Exchange`]). The table keeps its id and everything that goes by it. A table without a key gets its
+//! first one in the same way ([`is_first_key`]), but its copy follows no changes: the frontend that fills it proves that
+//! there were none until the partitions were closed, or closes them before it fills.
 
 use arrow::record_batch::RecordBatch;
 
 use crate::id::{ColumnId, Epoch, PartitionId, TableId};
-use crate::schema::TableSchema;
+use crate::schema::{Semantic, TableSchema};
 use crate::service::WriteKind;
 
 /// Maximum number of copies of a table.
@@ -338,11 +340,33 @@ pub fn copy_key_fits(source: &TableSchema, key: &[ColumnId]) -> bool {
     sorted(&source.key) == sorted(key)
 }
 
+/// True if this key is the first one that the clients of a table without a key give it.
+#[must_use]
+pub fn is_first_key(source: &TableSchema, key: &[ColumnId]) -> bool {
+    let is_shown = |id: &ColumnId| source.shown().any(|column| column.id == *id);
+    source.is_keyless() && !key.is_empty() && key.iter().all(is_shown)
+}
+
+/// Schema of a table without a key when it has this key: the hidden one is gone, and the columns of the key take no
+/// NULL.
+#[must_use]
+pub fn with_first_key(source: &TableSchema, key: &[ColumnId]) -> TableSchema {
+    let mut schema = TableSchema { key: key.to_vec(), ..source.clone() };
+    schema.columns.retain(|column| !column.is_hidden());
+    for column in schema.columns.iter_mut().filter(|column| key.contains(&column.id)) {
+        column.nullable = false;
+        if column.semantic == Semantic::Field {
+            column.semantic = Semantic::Tag;
+        }
+    }
+    schema
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arbitrary;
-    use crate::schema::ColumnType;
+    use crate::schema::{Column, ColumnType};
 
     #[test]
     fn a_copy_has_every_key_column_once() {
@@ -353,6 +377,22 @@ mod tests {
         };
         assert!(fits(&[3, 1, 2]) && fits(&[1, 2, 3]));
         assert!(!fits(&[3, 1]) && !fits(&[3, 1, 2, 2]) && !fits(&[3, 1, 1]) && !fits(&[3, 1, 4]));
+    }
+
+    #[test]
+    fn a_table_without_a_key_gets_its_first_one_of_columns_that_clients_see() {
+        let keyed = arbitrary::table(&[ColumnType::String, ColumnType::Int64]);
+        let first = keyed.key.clone();
+        assert!(!is_first_key(&keyed, &first), "it has a key");
+        let hidden = keyed.next_column;
+        let mut keyless = TableSchema { key: vec![hidden], ..keyed };
+        keyless.columns.push(Column::of_rows(hidden));
+        assert!(keyless.is_keyless() && is_first_key(&keyless, &first));
+        assert!(!is_first_key(&keyless, &[]) && !is_first_key(&keyless, &[hidden]));
+        let schema = with_first_key(&keyless, &first);
+        assert!(!schema.is_keyless() && schema.columns.iter().all(|column| !column.is_hidden()));
+        assert!(schema.key_columns().all(|column| !column.nullable));
+        assert_eq!(schema.key, first);
     }
 
     #[test]

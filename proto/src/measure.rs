@@ -9,13 +9,15 @@
 //! its columns are not NULLs.
 //!
 //! Invariants:
-//! - measures do not depend on the order in which they are merged, as long as there are at most [`SHAPES_MAX`] shapes;
+//! - measures do not depend on the order in which they are merged, as long as there are at most [`SHAPES_MAX`] shapes, and
+//!   rows of a wide table that are among the largest ones;
 //! - only neighbouring rows of one batch are compared with each other (intervals, split rows, ascending values), so that
 //!   nothing but batches that are in the order of the key gives these figures.
 
 mod column;
 mod fields;
 mod intervals;
+mod large;
 mod lengths;
 mod sample;
 mod sizes;
@@ -34,6 +36,7 @@ pub(crate) use self::column::DISTINCT_PRECISION;
 use self::fields::FieldSets;
 pub(crate) use self::intervals::BUCKETS as INTERVAL_BUCKETS;
 pub use self::intervals::Intervals;
+pub use self::large::{LARGE_ROWS_MAX, LargeRows, RowSize};
 pub(crate) use self::lengths::BUCKETS as LENGTH_BUCKETS;
 pub use self::sample::{SAMPLE_MAX, Sampled};
 pub(crate) use self::sample::{hash_of_upper, upper_half};
@@ -80,6 +83,8 @@ pub struct TableMeasures {
     pub row_bytes_max: u64,
     /// Files without measures, whose rows are missing in all figures.
     pub unmeasured: u64,
+    /// The largest rows of a wide table, each of many stored cells.
+    pub large_rows: LargeRows,
 }
 
 impl TableMeasures {
@@ -118,6 +123,12 @@ impl TableMeasures {
             }
         }
         self.row_bytes_max = self.row_bytes_max.max(sizes.largest());
+        if schema.options.wide.is_some()
+            && let Some(row_key) = schema.key_columns().next()
+            && let Some(row_keys) = stored(&rows, row_key)?
+        {
+            self.large_rows.add_cells(&row_keys, &sizes)?;
+        }
         let sets = FieldSets::new(fields.iter().map(Option::as_ref), count);
         if !fields.is_empty() {
             self.add_shapes(sets.counts(count));
@@ -168,6 +179,7 @@ impl TableMeasures {
         self.split_rows = self.split_rows.saturating_add(other.split_rows);
         self.row_bytes_max = self.row_bytes_max.max(other.row_bytes_max);
         self.unmeasured = self.unmeasured.saturating_add(other.unmeasured);
+        self.large_rows.merge(&other.large_rows);
     }
 
     /// Notes that a file has no measures, so that its rows are missing in these.
@@ -179,7 +191,7 @@ impl TableMeasures {
     pub fn size_bytes(&self) -> usize {
         const FIGURES_BYTES: usize = 256;
         let columns: usize = self.columns.values().map(ColumnMeasures::size_bytes).sum();
-        FIGURES_BYTES + columns + 16 * self.shapes.len()
+        FIGURES_BYTES + columns + 16 * self.shapes.len() + self.large_rows.size_bytes()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants (checked by [`TableSchema::validate`]):
 //! - column names and column ids are unique; names are 1 to [`NAME_BYTES_MAX`] bytes long;
-//! - JSON columns are texts of any length, and not part of the key;
+//! - JSON columns are texts of any length, and not part of the key, and neither are arrays and intervals;
 //! - at most one time index; it is a timestamp and NOT NULL;
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
@@ -10,6 +10,7 @@
 //! - the hidden column [`ROW_COLUMN`] is the whole key of its table;
 //! - index names are unique and valid; a column has at most one index of each kind, and it fits the column's type;
 //! - an append-mode table has no merge mode other than the default;
+//! - a wide table has the columns and the key of wide tables ([`crate::wide`]);
 //! - a view has no key, and is in append mode: its rows may be equal.
 //!
 //! A column's `storage_name` is its name in files, logs and memtables. It never changes, and the name of a dropped
@@ -19,9 +20,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
+pub use crate::element::Element;
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::index::Index;
@@ -31,6 +33,7 @@ pub use crate::partitioning::{
 };
 use crate::stored_view::ViewDefinition;
 use crate::value::Value;
+use crate::wide::{KEY_COLUMNS, Wide};
 
 /// Maximum bytes of the name of a database, table, column or index.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -80,6 +83,10 @@ pub enum ColumnType {
     Uuid,
     /// TIME: microseconds since midnight, without a time zone.
     Time,
+    /// INTERVAL: months, days and nanoseconds. Of fields only.
+    Interval,
+    /// `type[]`: any number of elements of a type, each of which may be NULL. Of fields only.
+    Array(Element),
 }
 
 /// Unit of a timestamp.
@@ -162,6 +169,8 @@ impl ColumnType {
             }
             Self::Uuid => UUID,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+            Self::Array(element) => element.list(),
         }
     }
 
@@ -183,6 +192,7 @@ impl ColumnType {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
             &UUID => Self::Uuid,
             DataType::Time64(TimeUnit::Microsecond) => Self::Time,
+            DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
@@ -190,6 +200,9 @@ impl ColumnType {
             DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Timestamp(unit, zone) => Self::Timestamp(Unit::from(*unit), zone.is_some()),
             DataType::Dictionary(_, values) => return Self::from_arrow(values),
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                Self::Array(Element::of(Self::from_arrow(item.data_type())?)?)
+            }
             _ => return None,
         })
     }
@@ -216,7 +229,14 @@ impl ColumnType {
             Self::Timestamp(unit, true) => format!("TIMESTAMP({}) WITH TIME ZONE", unit.digits()),
             Self::Uuid => "UUID".to_owned(),
             Self::Time => "TIME".to_owned(),
+            Self::Interval => "INTERVAL".to_owned(),
+            Self::Array(element) => format!("{}[]", element.column_type().sql()),
         }
+    }
+
+    /// True for a type that no [`Value`] is of, so that keys, indexes, placements and bounds have none of it.
+    pub fn is_of_fields_only(self) -> bool {
+        matches!(self, Self::Array(_) | Self::Interval)
     }
 
     /// True for a timestamp, which may be a time index.
@@ -364,6 +384,9 @@ pub struct TableOptions {
     /// Thresholds of the advisor for the table: each `name=value`, by name.
     #[serde(default)]
     pub advice_thresholds: Vec<String>,
+    /// Families and limits of a wide table; `None`: a table of rows.
+    #[serde(default)]
+    pub wide: Option<Wide>,
 }
 
 /// A CHECK constraint. A row passes when the condition is true or NULL.
@@ -467,6 +490,13 @@ impl TableSchema {
         self.key.contains(&id)
     }
 
+    /// True if keys are in descending order of the column: the timestamps of a wide table's cells.
+    pub fn descends(&self, id: ColumnId) -> bool {
+        self.options.wide.is_some()
+            && self.key.get(KEY_COLUMNS - 1) == Some(&id)
+            && self.column_by_id(id).is_some_and(|column| column.column_type.is_timestamp())
+    }
+
     /// The time index, if the table has one.
     pub fn time_index(&self) -> Option<&Column> {
         self.columns.iter().find(|column| column.semantic == Semantic::TimeIndex)
@@ -527,7 +557,7 @@ impl TableSchema {
             }
         }
         self.validate_indexes()?;
-        self.validate_json()?;
+        self.validate_plain_fields()?;
         let mut constraints = BTreeSet::new();
         for check in &self.checks {
             validate_name("constraint", &check.name)?;
@@ -592,11 +622,19 @@ impl TableSchema {
         if self.view.is_some() && !(self.key.is_empty() && self.options.append_mode) {
             return invalid("a view has no key".to_owned());
         }
-        Ok(())
+        self.options.wide.as_ref().map_or(Ok(()), |wide| wide.check(self))
     }
 
-    fn validate_json(&self) -> Result<(), Error> {
+    /// Checks columns of types that have no place in keys.
+    fn validate_plain_fields(&self) -> Result<(), Error> {
         for column in &self.columns {
+            if column.column_type.is_of_fields_only() && self.is_key(column.id) {
+                return Err(Error::InvalidInput(format!(
+                    "key column \"{}\" cannot be of type {}",
+                    column.name,
+                    column.column_type.sql()
+                )));
+            }
             let Some(json) = column.json else { continue };
             let (name, json_type) = (&column.name, json.postgres());
             if column.column_type != ColumnType::String || column.length.is_some() {

@@ -36,10 +36,11 @@ use crate::placement::Placement;
 use crate::probe::Probe;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
-use crate::schema::{Check, Column, TableOptions, TableSchema};
+use crate::schema::{Check, Column, ColumnType, TableOptions, TableSchema, TextLength};
 use crate::sequence::{SequenceChange, TableSequence};
 use crate::stored_view::ViewDefinition;
 use crate::task::TaskChange;
+use crate::wide::FamilyChange;
 
 /// Identity of a write: repeated under the same identity, it takes effect once. Rows that are sent again in several
 /// requests, because their partition was split meanwhile, have a new identity for each of these, together with the
@@ -83,6 +84,8 @@ pub struct Condition {
     /// Version of the schema by which the rows were read. A row that replaces a whole one would lose the columns of a
     /// later version.
     pub schema: SchemaVersion,
+    /// True if no cell of a wide table's rows may have been written, whether it is among the keys or not.
+    pub by_row: bool,
 }
 
 /// Rows for one partition.
@@ -170,6 +173,8 @@ pub struct ScanRequest {
     /// True if the rows are read to be written under a [`Condition`]: the partition keeps the keys of its writes from
     /// before the scan on.
     pub for_update: bool,
+    /// True if cells of a wide table are wanted that are garbage and not yet removed.
+    pub uncollected: bool,
 }
 
 /// Order of rows by their keys, in which NULL comes before all values of a column.
@@ -572,6 +577,17 @@ pub enum TableChange {
         /// New name.
         to: String,
     },
+    /// Gives a column a type of which all stored values are values; see [`crate::retype`].
+    SetType {
+        /// Column name.
+        column: String,
+        /// New type.
+        column_type: ColumnType,
+        /// New maximum length of texts; `None`: no limit.
+        length: Option<TextLength>,
+    },
+    /// Lets a field, by name, be NULL.
+    DropNotNull(String),
     /// Sets or drops a column's default.
     SetDefault {
         /// Column name.
@@ -581,8 +597,13 @@ pub enum TableChange {
     },
     /// Replaces the options.
     SetOptions(TableOptions),
+    /// Changes the column families of a wide table, in this order, as they are when the change is decided.
+    ChangeFamilies(Vec<FamilyChange>),
     /// Renames the table.
     Rename(String),
+    /// Gives the table the name, the owner and the sequences of another one of its database, which is dropped by that.
+    /// Frontends of earlier versions send it; a re-keying loses no late row.
+    TakePlace(TableId),
     /// Changes the placement of rows written from now on. Existing rows stay in a former table, which queries include
     /// ([`crate::catalog::Table::former`]). For tables that keep every row (`append_mode`): otherwise two versions of a
     /// row could lie in both.

@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
+use crate::lists::own_values;
 use crate::schema::UUID;
 use crate::uuid::UUID_BYTES;
 
@@ -15,12 +16,16 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
 }
 
 /// Approximate bytes of all values of an array.
-fn array_bytes(array: &ArrayRef) -> usize {
+pub fn array_bytes(array: &ArrayRef) -> usize {
     let validity = array.len() / 8;
     let values = match array.data_type() {
         DataType::Utf8View => views_bytes(array.as_string_view().views()),
         DataType::BinaryView => views_bytes(array.as_binary_view().views()),
         &UUID => UUID_BYTES * array.len(),
+        DataType::List(_) => {
+            let values = own_values(array.as_list::<i32>());
+            size_of::<i32>() * array.len() + array_bytes(&values)
+        }
         DataType::Boolean => array.len() / 8,
         DataType::Null => 0,
         data_type => match data_type.primitive_width() {

@@ -34,6 +34,7 @@ mod sequence;
 mod service;
 mod task;
 mod watch;
+mod wide;
 
 use std::time::Duration;
 

@@ -23,6 +23,8 @@ LINE = f"{MARK},host=a v=1 1767268800"
 GRPC = (
     "/arrow.flight.protocol.FlightService/DoGet",
     "/arrow.flight.protocol.FlightService/DoAction",
+    "/google.bigtable.v2.Bigtable/MutateRow",
+    "/google.bigtable.admin.v2.BigtableTableAdmin/CreateTable",
     "/partita.v1.Meta/Change",
     "/partita.v1.Meta/Administer",
     "/partita.v1.Data/DropPartition",
@@ -100,7 +102,7 @@ def of_port(base):
     startup = "\x00\x00\x00\x08\x04\xd2\x16/Q\x00\x00\x00\x20" + CHANGES[0] + "\x00"
     plain = (("content-type", PLAIN),)
     found = [Attack(way, base + "/") for way in ("fetch", "img", "script", "frame", "socket", "events")]
-    for path in ("/", *GRPC[2:]):
+    for path in ("/", *GRPC[4:]):
         found += [Attack("fetch", base + path, "POST", mode, plain, startup) for mode in ("cors", "no-cors")]
         found += [Attack("fetch", base + path, "POST", "cors", (("content-type", "application/grpc-web"),), "\0\0\0\0\0")]
     return found + [Attack("form", base + "/", "POST", headers=(("enctype", PLAIN),), body=startup)]
@@ -108,7 +110,7 @@ def of_port(base):
 
 def of_server(http, routes, ports):
     """The whole list for one server: every route of its HTTP port, and its other ports."""
-    found = [attack for path in (*routes, *GRPC[:2], "/", "/nothing") for attack in of_route(http, path)]
+    found = [attack for path in (*routes, *GRPC[:4], "/", "/nothing") for attack in of_route(http, path)]
     return found + [attack for port in ports for attack in of_port(port)]
 
 

@@ -10,6 +10,7 @@ mod experiment;
 mod followers;
 mod harness;
 mod hotspot;
+mod keyed;
 mod nodes;
 mod orphans;
 mod placed;
@@ -20,6 +21,7 @@ mod splits;
 mod stalls;
 mod strangers;
 mod updated;
+mod wide;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

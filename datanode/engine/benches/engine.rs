@@ -187,6 +187,7 @@ fn wanted(columns: &[&str], domains: Domains) -> Scan {
         probes: Vec::new(),
         first_by_time: None,
         order: None,
+        uncollected: false,
     }
 }
 

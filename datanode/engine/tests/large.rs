@@ -147,6 +147,7 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
         probes: Vec::new(),
         first_by_time: None,
         order: None,
+        uncollected: false,
     };
     let scanned = partition.scan(scan).unwrap();
     let tasks: Vec<_> = scanned

@@ -96,6 +96,7 @@ async fn fill(node: &Datanode, target: Target) -> Result<(u64, Vec<Row>), Error>
         first_by_time: None,
         order: None,
         for_update: false,
+        uncollected: false,
     };
     let (index, reply) = node.fill(COPY, scan).await?;
     assert_eq!(reply.streams.len(), 1);

@@ -1,8 +1,12 @@
 //! Writes under a condition: whether they take effect, once, whatever happens to the node between.
 
 use arrow::array::BooleanArray;
+use partita_proto::array::array_of;
+use partita_proto::partitioning::Partitioning;
 use partita_proto::schema::MergeMode;
 use partita_proto::service::{Condition, REMOVED_COLUMN};
+use partita_proto::value::Value;
+use partita_proto::wide::{self, Family, Wide};
 
 use super::cluster::{Cluster, replicas};
 use super::*;
@@ -28,12 +32,13 @@ async fn try_read(node: &Datanode, (partition, epoch): (PartitionId, Epoch)) -> 
         first_by_time: None,
         order: None,
         for_update: true,
+        uncollected: false,
     };
     node.scan(request).await.map(|reply| reply.index)
 }
 
 fn as_of(index: u64) -> Condition {
-    Condition { epoch: Epoch(1), index, bulk: None, schema: SchemaVersion(1) }
+    Condition { epoch: Epoch(1), index, bulk: None, schema: SchemaVersion(1), by_row: false }
 }
 
 async fn write_if(
@@ -153,6 +158,7 @@ async fn rows_are_moved_and_fields_set_to_null() {
         first_by_time: None,
         order: None,
         for_update: false,
+        uncollected: false,
     };
     let mut found = Vec::new();
     for stream in running.node.scan(request).await.unwrap().streams {
@@ -226,4 +232,60 @@ async fn a_replica_joins_that_knows_of_a_schema_before_its_leader_does() {
     cluster.reconfigure(&[1, 2, 4]).await;
     assert_eq!(cluster.rows_at(4).await, [(1, 11), (2, 20)]);
     cluster.stop().await;
+}
+
+/// A wide table with one family, `f`.
+fn wide_schema() -> TableSchema {
+    let families = vec![Family { name: "f".to_owned(), gc: None }];
+    TableSchema {
+        columns: wide::columns(ColumnType::String),
+        key: (0..4).map(ColumnId).collect(),
+        options: TableOptions {
+            partitioning: Partitioning { keep_together: 1, ..Partitioning::default() },
+            wide: Some(Wide { families, ..Wide::default() }),
+            ..TableOptions::default()
+        },
+        next_column: ColumnId(5),
+        ..schema(false)
+    }
+}
+
+/// Cells of a wide table, by row key and qualifier.
+fn cells(cells: &[(&str, &str)]) -> RecordBatch {
+    let column = |column: &Column, value: &dyn Fn(&(&str, &str)) -> Value| {
+        let values: Vec<Value> = cells.iter().map(value).collect();
+        (column.storage_name.clone(), array_of(column.column_type, &values).unwrap())
+    };
+    let columns = wide::columns(ColumnType::String);
+    let binary = |text: &str| Value::Binary(text.as_bytes().to_vec());
+    RecordBatch::try_from_iter([
+        column(&columns[0], &|cell| Value::String(cell.0.to_owned())),
+        column(&columns[1], &|_| Value::String("f".to_owned())),
+        column(&columns[2], &|cell| binary(cell.1)),
+        column(&columns[3], &|_| Value::Timestamp(1)),
+        column(&columns[4], &|_| binary("v")),
+    ])
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_of_a_row_fails_if_any_of_its_cells_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path()).await;
+    let spec = PartitionSpec { schema: Arc::new(wide_schema()), ..spec(false) };
+    running.node.open_partition(spec).await.unwrap();
+    let of_row = |index| Condition { by_row: true, ..as_of(index) };
+    let index = read(&running.node, FIRST).await;
+    let node = &running.node;
+    assert!(write_if(node, as_of(index), 1, cells(&[("a", "p"), ("a", "q")])).await.is_ok());
+    assert!(write_if(node, of_row(index), 2, cells(&[("b", "p")])).await.is_ok(), "another row");
+    assert_eq!(write_if(node, of_row(index), 3, cells(&[("a", "new")])).await, changed());
+    assert!(write_if(node, as_of(index), 4, cells(&[("a", "new")])).await.is_ok(), "another cell");
+    let index = read(node, FIRST).await;
+    assert!(write_if(node, of_row(index), 5, cells(&[("a", "r")])).await.is_ok());
+    running.crash().await;
+    running = Running::start(dir.path()).await;
+    assert_eq!(write_if(&running.node, of_row(index), 6, cells(&[("a", "s")])).await, changed());
+    assert!(write_if(&running.node, of_row(index), 7, cells(&[("c", "s")])).await.is_ok());
+    running.stop().await;
 }

@@ -7,7 +7,8 @@
 //!                                ├─ status, metrics ── load_metrics
 //!                                ├─ heatmap ── tables_json: the picture of load
 //!                                ├─ pages ── signed_login: signing in and out
-//!                                └─ flight (gRPC): queries, Flight SQL, bulk rows
+//!                                ├─ flight (gRPC): queries, Flight SQL, bulk rows
+//!                                └─ bigtable (gRPC): wide tables
 //! ```
 //!
 //! A door translates; storage and queries belong to the frontend. Invariants:
@@ -19,6 +20,7 @@
 //! - values that clients send never become part of SQL text.
 
 mod activity;
+mod bigtable;
 mod body;
 mod caller;
 mod door;

@@ -31,6 +31,7 @@ use partita_frontend::access::peer;
 use partita_proto::access::Door as DoorKind;
 use serde_json::json;
 use tonic::codec::CompressionEncoding;
+use tower::ServiceExt;
 
 use crate::activity::Activity;
 use crate::caller::Peer;
@@ -40,7 +41,7 @@ use crate::flight::Flight;
 use crate::guard::Admitted;
 use crate::sign_in::authenticate;
 use crate::unread::Unread;
-use crate::{heatmap, manage, metrics, pages, query, sql_api, status, write};
+use crate::{bigtable, heatmap, manage, metrics, pages, query, sql_api, status, write};
 
 /// Maximum size of a Flight message, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -80,7 +81,7 @@ pub(crate) enum Form {
     InfluxV2,
     InfluxV3,
     Greptime,
-    /// Arrow Flight: gRPC.
+    /// gRPC: Arrow Flight, and Bigtable's API.
     Flight,
     /// A page: a browser is led to the login.
     Page,
@@ -195,6 +196,8 @@ pub(crate) enum Endpoint {
     CreateAdminToken,
     DropToken,
     Flight,
+    BigtableData,
+    BigtableAdmin,
 }
 
 /// A path with the methods that have one handler.
@@ -227,6 +230,14 @@ const fn route(
 
 const fn flight(path: &'static str) -> Route {
     route(path, POST, Endpoint::Flight, Needs::Call, Form::Flight)
+}
+
+const fn bigtable(path: &'static str) -> Route {
+    route(path, POST, Endpoint::BigtableData, Needs::Call, Form::Flight)
+}
+
+const fn bigtable_admin(path: &'static str) -> Route {
+    route(path, POST, Endpoint::BigtableAdmin, Needs::Call, Form::Flight)
 }
 
 /// All routes of HTTP and gRPC.
@@ -373,6 +384,22 @@ pub(crate) static ROUTES: &[Route] = &[
     flight("/arrow.flight.protocol.FlightService/DoExchange"),
     flight("/arrow.flight.protocol.FlightService/DoAction"),
     flight("/arrow.flight.protocol.FlightService/ListActions"),
+    // Bigtable.
+    bigtable("/google.bigtable.v2.Bigtable/ReadRows"),
+    bigtable("/google.bigtable.v2.Bigtable/SampleRowKeys"),
+    bigtable("/google.bigtable.v2.Bigtable/MutateRow"),
+    bigtable("/google.bigtable.v2.Bigtable/MutateRows"),
+    bigtable("/google.bigtable.v2.Bigtable/CheckAndMutateRow"),
+    bigtable("/google.bigtable.v2.Bigtable/PingAndWarm"),
+    bigtable("/google.bigtable.v2.Bigtable/ReadModifyWriteRow"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/CreateTable"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/ListTables"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/GetTable"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/DeleteTable"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/ModifyColumnFamilies"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/DropRowRange"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/GenerateConsistencyToken"),
+    bigtable_admin("/google.bigtable.admin.v2.BigtableTableAdmin/CheckConsistency"),
 ];
 
 /// A handler for the methods of a route.
@@ -397,6 +424,10 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
         .max_decoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .accept_compressed(CompressionEncoding::Gzip);
+    let data = bigtable::data_server(door);
+    let data = ServiceExt::<Request>::map_request(data, bigtable::with_caller);
+    let admin = bigtable::admin_server(door);
+    let admin = ServiceExt::<Request>::map_request(admin, bigtable::with_caller);
     let mut router = Router::new();
     for route in ROUTES {
         let handlers = match route.endpoint {
@@ -451,6 +482,11 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
             Endpoint::CreateAdminToken => with(route, manage::create_admin_token),
             Endpoint::DropToken => with(route, manage::drop_token),
             Endpoint::Flight => on_service(filter(route), grpc.clone()),
+            Endpoint::BigtableData => {
+                let claims = from_fn_with_state(Arc::clone(door), bigtable::claim_memory);
+                on_service(filter(route), data.clone()).layer(claims)
+            }
+            Endpoint::BigtableAdmin => on_service(filter(route), admin.clone()),
         };
         let state = (Arc::clone(door), route);
         router = router.route(route.path, handlers.layer(from_fn_with_state(state, authenticate)));

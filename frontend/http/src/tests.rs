@@ -1,6 +1,7 @@
 //! The doors over services in memory: through the routes, and through a socket where it matters.
 
 mod access;
+mod bigtable;
 mod heatmap;
 mod manage;
 mod matrix;

@@ -32,7 +32,7 @@ use crate::names::Names;
 use crate::settings::{self, AtStart, Reported};
 
 /// The version of PostgreSQL whose protocol and catalog this door implements.
-pub(crate) const POSTGRES_VERSION: &str = "16.6";
+pub(crate) const POSTGRES_VERSION: &str = "15.18";
 
 /// Limits for the prepared statements of one connection: their number, and the bytes they occupy.
 const STATEMENTS_MAX: usize = 10_000;

@@ -6,13 +6,13 @@
 mod binary;
 mod numeric;
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use arrow::error::ArrowError;
 use datafusion::scalar::ScalarValue;
 use partita_frontend::moments::{Moment, parse_date, ticks};
 use partita_frontend::sql::bytes::{parse_bytea, sent_text};
 use partita_frontend::sql::statement::Statement;
-use partita_frontend::{Prepared, SqlError, Zone, time_of, uuid_of};
+use partita_frontend::{Prepared, SqlError, Zone, interval_text, time_of, uuid_of};
 use partita_proto::schema::UUID;
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
@@ -222,6 +222,10 @@ fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, S
         }
         &UUID => uuid_of(text)?,
         DataType::Time64(TimeUnit::Microsecond) => time_of(text)?,
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let interval = interval_text::parse(text).ok_or_else(|| invalid(target, text))?;
+            ScalarValue::IntervalMonthDayNano(Some(interval))
+        }
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView

@@ -12,19 +12,23 @@
 
 mod arguments;
 mod cells;
+mod dependencies;
+mod dump;
 mod functions;
 mod objects;
 mod privileges;
+mod reg_casts;
 mod rewrite;
 mod roles;
 mod sizes;
 mod statistics;
+mod syntax;
 mod tables;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
@@ -53,7 +57,9 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     setup_pg_catalog(context, CATALOG, EmptyContextProvider).map_err(|error| *error)?;
     // The library has replaced our planner of types.
     let mut state = SessionStateBuilder::new_from_existing(context.state());
-    let planners = own_types.into_iter().chain(state.type_planner().take()).collect();
+    let names: Arc<dyn TypePlanner> = Arc::new(NameTypes);
+    let planners = std::iter::once(names).chain(own_types).chain(state.type_planner().take());
+    let planners = planners.collect();
     let state = state.with_type_planner(Arc::new(Types(planners))).build();
     *context.state_ref().write() = state;
     // The library registers functions of its own, some of which only share the name with PostgreSQL's.
@@ -100,6 +106,18 @@ impl TypePlanner for Types {
             }
         }
         Ok(None)
+    }
+}
+
+/// PostgreSQL's types of names in its catalog, `name` and `"char"`, which are texts here.
+#[derive(Debug)]
+struct NameTypes;
+
+impl TypePlanner for NameTypes {
+    fn plan_type_field(&self, sql_type: &SqlType) -> Result<Option<FieldRef>> {
+        let name = sql_type.to_string();
+        let is_name = name.eq_ignore_ascii_case("name") || name == "\"char\"";
+        Ok(is_name.then(|| Arc::new(Field::new("", DataType::Utf8, true))))
     }
 }
 

@@ -123,7 +123,7 @@ pub(crate) fn of_arrow(data_type: &DataType) -> Type {
 }
 
 /// The array type for an element type; an array of texts if there is none.
-fn array_of(element: &Type) -> Type {
+pub(crate) fn array_of(element: &Type) -> Type {
     match *element {
         Type::BOOL => Type::BOOL_ARRAY,
         Type::INT2 => Type::INT2_ARRAY,
@@ -220,6 +220,8 @@ pub(crate) fn modifier(data_type: &DataType) -> i32 {
             arrow::datatypes::TimeUnit::Millisecond => 3,
             arrow::datatypes::TimeUnit::Microsecond | arrow::datatypes::TimeUnit::Nanosecond => 6,
         },
+        // That of the elements.
+        DataType::List(item) => modifier(item.data_type()),
         _ => -1,
     }
 }
@@ -238,6 +240,15 @@ mod tests {
         assert_eq!(marked(DataType::Utf8View), Type::TEXT);
         assert_eq!(marked(DataType::Int64), Type::INT8);
         assert_eq!(of_field(&Field::new("x", list(DataType::Int32), true)), Type::INT4_ARRAY);
+    }
+
+    #[test]
+    fn an_array_has_the_modifier_of_its_elements() {
+        let decimal = DataType::Decimal128(10, 2);
+        let list = DataType::new_list(decimal.clone(), true);
+        assert_eq!(of_arrow(&list), Type::NUMERIC_ARRAY);
+        assert_eq!(modifier(&list), modifier(&decimal));
+        assert_eq!(modifier(&DataType::new_list(DataType::Int32, true)), -1);
     }
 
     #[test]

@@ -36,13 +36,15 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
-use partita_worker::{LISTED_VALUE, padded};
+use partita_worker::{LISTED_VALUE, ROUNDED_TIME, elements_of, padded};
 
 use super::from_functions;
 use super::json;
+use super::ordered_sets;
 use super::rewritten::make_exact;
 use super::shown_names::folded;
-use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
+use super::wide_functions;
+use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Binary digits of the significand from which a FLOAT is a double.
 const DOUBLE_DIGITS: u64 = 25;
@@ -97,7 +99,11 @@ impl VisitorMut for Adapted {
         if let TableFactor::Derived { subquery, .. } = table {
             exact_numbers(subquery);
         }
-        match from_functions::adapted(table) {
+        let replaced = match wide_functions::adapted(table) {
+            Ok(None) => from_functions::adapted(table),
+            replaced => replaced,
+        };
+        match replaced {
             Ok(None) => {}
             Ok(Some(replacement)) => *table = replacement,
             Err(error) => return ControlFlow::Break(Box::new(error)),
@@ -501,7 +507,9 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
             }
             Some(Expr::Function(exact))
         }
-        Expr::Function(function) => json::gathered(function),
+        Expr::Function(function) => {
+            json::gathered(function).or_else(|| ordered_sets::over_array(function))
+        }
         Expr::TypedString(typed) => json::typed(typed),
         // Comparisons with blank-padded texts and with the elements of arrays.
         Expr::BinaryOp { left, op, right } => without_blanks(left, op, right),
@@ -551,7 +559,7 @@ fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Exp
         DataType::Array(ArrayElemTypeDef::SquareBracket(..)) => match is_text(operand) {
             Some(text) => Some(Expr::Cast {
                 kind: CastKind::Cast,
-                expr: Box::new(array(elements(text)?)),
+                expr: Box::new(array(elements_of(text)?)),
                 data_type: data_type.clone(),
                 array: false,
                 format: None,
@@ -559,6 +567,15 @@ fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Exp
             None => None,
         },
         DataType::JSON | DataType::JSONB => json::cast(operand, data_type),
+        // Times have microseconds; fewer digits are rounded.
+        DataType::Time(
+            Some(digits),
+            zone @ (TimezoneInfo::None | TimezoneInfo::WithoutTimeZone),
+        ) => {
+            let time = retyped(DataType::Time(None, *zone));
+            let count = Expr::Value(Value::Number(digits.to_string(), false).into());
+            Some(if *digits < 6 { call(ROUNDED_TIME, vec![time, count]) } else { time })
+        }
         data_type => match length(data_type) {
             // VARCHAR(n) cuts and CHAR(n) pads its text.
             Some(length) => {
@@ -687,7 +704,7 @@ fn members(array: &Expr) -> Result<Option<Vec<Expr>>, SqlError> {
         }
         expr => match is_text(expr) {
             Some(text) => {
-                let texts = elements(text)?;
+                let texts = elements_of(text)?;
                 Some(texts.into_iter().map(literal).collect())
             }
             None => None,
@@ -712,61 +729,6 @@ fn is_text(expr: &Expr) -> Option<&str> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-/// The elements of the text of a one-dimensional array: `{a,"b c",NULL}`.
-fn elements(text: &str) -> Result<Vec<Option<String>>, SqlError> {
-    let malformed = || SqlError::new(INVALID_TEXT, format!("malformed array literal: \"{text}\""));
-    let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let inner = inner.ok_or_else(malformed)?;
-    let mut elements = Vec::new();
-    let mut rest = inner.trim_start().chars().peekable();
-    if rest.peek().is_none() {
-        return Ok(elements);
-    }
-    // One element and the comma behind it a turn.
-    loop {
-        while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
-        let mut element = String::new();
-        let quoted = rest.next_if_eq(&'"').is_some();
-        let mut escaped = false;
-        loop {
-            // Only quotes let separators, braces and blanks into an element.
-            match rest.peek() {
-                None if quoted => return Err(malformed()),
-                Some('"') if quoted => break,
-                None | Some(',') if !quoted => break,
-                Some('{' | '}' | '"') if !quoted => return Err(malformed()),
-                _ => {}
-            }
-            match rest.next() {
-                Some('\\') => {
-                    escaped = true;
-                    element.push(rest.next().ok_or_else(malformed)?);
-                }
-                Some(character) => element.push(character),
-                None => return Err(malformed()),
-            }
-        }
-        // Only an unquoted, unescaped NULL is NULL.
-        if quoted {
-            rest.next();
-            while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
-            elements.push(Some(element));
-        } else {
-            let element = if escaped { element } else { element.trim_end().to_owned() };
-            if element.is_empty() {
-                return Err(malformed());
-            }
-            let is_null = !escaped && element.eq_ignore_ascii_case("null");
-            elements.push((!is_null).then_some(element));
-        }
-        match rest.next() {
-            None => return Ok(elements),
-            Some(',') => {}
-            Some(_) => return Err(malformed()),
-        }
     }
 }
 
@@ -893,22 +855,6 @@ mod tests {
         ] {
             let adapted = adapted(&format!("SELECT {written}")).unwrap();
             assert_eq!(adapted, format!("SELECT {meant}"), "{written}");
-        }
-    }
-
-    #[test]
-    fn the_text_of_an_array_is_read_as_postgresql_reads_it() {
-        let some = |texts: &[&str]| texts.iter().map(|text| Some((*text).to_owned())).collect();
-        for (text, expected) in [
-            ("{}", Vec::new()),
-            (" { a , b } ", some(&["a", "b"])),
-            ("{\"a,\\\"b\\\"\", \"\"}", some(&["a,\"b\"", ""])),
-            ("{null,\"null\",\\null}", vec![None, Some("null".into()), Some("null".into())]),
-        ] {
-            assert_eq!(elements(text).unwrap(), expected, "{text}");
-        }
-        for text in ["", "a", "{a", "{a,}", "{,a}", "{{a}}", "{\"a}", "{\"a\"b}"] {
-            assert_eq!(elements(text).unwrap_err().sqlstate, "22P02", "{text}");
         }
     }
 }

@@ -16,12 +16,9 @@ use super::statement::{
     AlterChange, AlterTable, ColumnDefinition, ColumnPlace, NewPlacement, TableName, TableOption,
 };
 use super::tokens::Tokens;
+use super::type_change::{TYPE_HINT, drop_not_null};
 use crate::error::{SqlError, UNDEFINED_OBJECT};
 use crate::notice::Notice;
-
-/// Hint of a change of a column's type.
-const TYPE_HINT: &str = "create a table with the other type, and copy the rows: INSERT INTO new SELECT ..., \
-                         CAST(column AS type) FROM old";
 
 impl Tokens<'_> {
     /// Takes what follows ALTER TABLE.
@@ -85,9 +82,20 @@ impl Tokens<'_> {
             } else {
                 changes.push(AlterChange::Rename(old_name));
             }
-        } else if self.take(&["alter"]) || self.take(&["modify"]) {
+        } else if self.take(&["alter"]) {
             self.take(&["column"]);
-            self.alter_column(changes)?;
+            let column = self.name("a column name")?;
+            self.alter_column(column, changes, notices)?;
+        } else if self.take(&["modify"]) {
+            self.take(&["column"]);
+            let column = self.name("a column name")?;
+            let is_word = matches!(self.peek().token, Token::Word(_));
+            if is_word && !["set", "unset", "drop"].iter().any(|word| self.at(word)) {
+                let change = self.modified_type(column, notices)?;
+                changes.push(AlterChange::SetType(Box::new(change)));
+            } else {
+                self.alter_column(column, changes, notices)?;
+            }
         } else if self.take(&["set"]) {
             self.set_options(changes, notices)?;
         } else if self.take(&["unset"]) || self.take(&["reset"]) {
@@ -182,7 +190,19 @@ impl Tokens<'_> {
             changes.push(AlterChange::AddCheck(self.check_constraint(name, None)?));
             return Ok(());
         }
-        for kind in ["constraint", "primary", "unique", "check", "foreign", "index"] {
+        let is_named_key = self.at("constraint") && self.at_nth(2, "primary");
+        if is_named_key || self.at("primary") {
+            let name = match self.take(&["constraint"]) {
+                true => Some(self.name("a constraint's name")?),
+                false => None,
+            };
+            self.expect("primary")?;
+            self.expect("key")?;
+            let columns = self.list(|tokens| tokens.name("a column name"))?;
+            changes.push(AlterChange::AddKey { name, columns });
+            return Ok(());
+        }
+        for kind in ["constraint", "unique", "check", "foreign", "index"] {
             if self.at(kind) {
                 return Err(self.foreign_part("ALTER TABLE ADD", kind));
             }
@@ -272,10 +292,18 @@ impl Tokens<'_> {
         }
     }
 
-    /// Takes what follows ALTER COLUMN.
-    fn alter_column(&mut self, changes: &mut Vec<AlterChange>) -> Result<(), SqlError> {
-        let column = self.name("a column name")?;
-        // The default and the indexes are all that can change.
+    /// Takes what follows ALTER COLUMN and a column's name.
+    fn alter_column(
+        &mut self,
+        column: String,
+        changes: &mut Vec<AlterChange>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SqlError> {
+        if self.take(&["type"]) || self.take(&["set", "data", "type"]) {
+            let change = self.new_type(column, notices)?;
+            changes.push(AlterChange::SetType(Box::new(change)));
+            return Ok(());
+        }
         if (self.at("set") || self.at("unset")) && self.at_nth(2, "index") {
             let is_set = self.at("set");
             self.next();
@@ -288,6 +316,10 @@ impl Tokens<'_> {
             } else {
                 AlterChange::DropIndex { column, kind }
             });
+            return Ok(());
+        }
+        if self.take(&["drop", "not", "null"]) {
+            changes.push(AlterChange::DropNotNull(column));
             return Ok(());
         }
         if self.take(&["drop", "default"]) {
@@ -309,15 +341,10 @@ impl Tokens<'_> {
         // Other forms are refused by name.
         for (words, form) in [
             (&["set", "not", "null"][..], "ALTER COLUMN ... SET NOT NULL"),
-            (&["drop", "not", "null"], "ALTER COLUMN ... DROP NOT NULL"),
-            (&["type"], "ALTER COLUMN ... TYPE"),
-            (&["set", "data", "type"], "ALTER COLUMN ... SET DATA TYPE"),
             (&["unset"], "ALTER COLUMN ... UNSET"),
         ] {
             if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
-                let error = self.unsupported(form);
-                let is_type = words.last() == Some(&"type");
-                return Err(if is_type { error.with_hint(TYPE_HINT) } else { error });
+                return Err(self.unsupported(form));
             }
         }
         if matches!(self.peek().token, Token::Word(_)) && !self.at("set") && !self.at("drop") {
@@ -333,7 +360,7 @@ fn unalterable(pair: &OptionPair) -> SqlError {
             .with_position(pair.position)
             .with_hint("PARTITION BY RANGE (columns) places new rows by their key again"),
         "time_index" | "primary_key" | "partition_by" | "partitions" | "partition_at_keys"
-        | "uniform_partitions" | "schema_on_write" | "fillfactor" => {
+        | "uniform_partitions" | "schema_on_write" | "kind" | "fillfactor" => {
             SqlError::unsupported(format!("changing option '{}' of a table", pair.key))
                 .with_position(pair.position)
         }
@@ -357,6 +384,14 @@ impl AlterTable {
     /// PostgreSQL's command tag.
     pub fn tag(&self) -> &'static str {
         if self.is_view { "ALTER VIEW" } else { "ALTER TABLE" }
+    }
+
+    /// The columns of the key that the statement gives the table, and the name of its constraint, if specified.
+    pub fn added_key(&self) -> Option<(&[String], Option<&str>)> {
+        match self.changes.as_slice() {
+            [AlterChange::AddKey { name, columns }] => Some((columns.as_slice(), name.as_deref())),
+            _ => None,
+        }
     }
 
     /// The changes to send to meta, in order, and the notices for the client. Nothing has been done when this fails.
@@ -399,7 +434,7 @@ impl AlterTable {
                     changes.push(TableChange::DropColumn(name.clone()));
                 }
                 AlterChange::RenameColumn { from: old_name, to: new_name } => {
-                    check_renamable(table, &checks, old_name)?;
+                    check_unnamed(table, &checks, old_name, "rename")?;
                     changes.push(TableChange::RenameColumn {
                         from: old_name.clone(),
                         to: new_name.clone(),
@@ -410,6 +445,10 @@ impl AlterTable {
                     checks.push(check.clone());
                     changes.push(TableChange::AddCheck(check));
                 }
+                AlterChange::AddKey { .. } => {
+                    let message = "ADD PRIMARY KEY must be the only action of its ALTER TABLE";
+                    return Err(SqlError::syntax(message));
+                }
                 AlterChange::DropConstraint { name, if_exists } => {
                     if checks.iter().any(|check| check.name == *name) {
                         checks.retain(|check| check.name != *name);
@@ -417,6 +456,17 @@ impl AlterTable {
                     } else {
                         notices.push(missing_constraint(table, name, *if_exists)?);
                     }
+                }
+                AlterChange::SetType(change) => {
+                    let existing = known_column(table, &change.column)?;
+                    let set_type = change.to_changes(table, existing)?;
+                    if existing.column_type != change.column_type {
+                        check_unnamed(table, &checks, &change.column, "alter type of")?;
+                    }
+                    changes.extend(set_type);
+                }
+                AlterChange::DropNotNull(column) => {
+                    changes.extend(drop_not_null(known_column(table, column)?, &table.schema)?);
                 }
                 AlterChange::SetDefault { column, default } => {
                     let default = new_default(table, column, default.as_deref())?;
@@ -486,17 +536,17 @@ fn add_column(
     Ok(())
 }
 
-/// Checks that nothing else of the table names the column that is renamed.
+/// Checks that nothing else of the table names a column that is renamed, or gets another type.
 ///
 /// # Errors
-/// 42703 without such a column; 2BP01 when a constraint uses it.
-fn check_renamable(table: &Table, checks: &[Check], name: &str) -> Result<(), SqlError> {
+/// 42703 without such a column; 2BP01 when a generated column or a constraint uses it.
+fn check_unnamed(table: &Table, checks: &[Check], name: &str, verb: &str) -> Result<(), SqlError> {
     known_column(table, name)?;
-    check_unused(&table.schema, name, "rename")?;
+    check_unused(&table.schema, name, verb)?;
     match using(checks, name)?.first() {
         Some(check) => {
             let message =
-                format!("cannot rename column \"{name}\" because constraint \"{check}\" uses it");
+                format!("cannot {verb} column \"{name}\" because constraint \"{check}\" uses it");
             Err(SqlError::new("2BP01", message)
                 .with_hint("drop the constraint, and add it again after the change"))
         }

@@ -14,10 +14,12 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::index::IndexOptions;
 use partita_proto::schema::ColumnType;
-use partita_worker::UuidFunction;
+use partita_proto::value::Value;
+use partita_worker::{UuidFunction, Zone};
 
+use super::column_builder::ColumnBuilder;
 use super::identifier::fold;
-use super::literal::{literal, typed};
+use super::literal::{Literal, literal, typed};
 use super::sequence_statement::{sequence_default, sequence_of};
 use super::statement::{CheckDefinition, ColumnDefinition};
 use super::tokens::Tokens;
@@ -306,7 +308,12 @@ pub(super) fn default_text(
         }
         _ => expression,
     };
-    if literal(expression)?.is_none() {
+    let array = match column_type {
+        ColumnType::Array(_) => array_text(expression)?.map(Literal::Text),
+        _ => None,
+    };
+    let value = array.map_or_else(|| literal(expression), |array| Ok(Some(array)))?;
+    if value.is_none() {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
             format!("the default `{expression}` of column \"{column}\" is not supported"),
@@ -316,8 +323,41 @@ pub(super) fn default_text(
              nextval('sequence')",
         ));
     }
+    if column_type.is_of_fields_only() {
+        return match value {
+            Some(Literal::Null) => Ok(None),
+            Some(Literal::Text(text)) => {
+                ColumnBuilder::new(column_type, Zone::UTC)
+                    .append_text(&text, false)
+                    .map_err(|error| mismatch(&format!("'{text}'")).with_detail(error.message))?;
+                Ok(Some(Value::String(text).display(ColumnType::String)))
+            }
+            _ => Err(mismatch(&expression.to_string())),
+        };
+    }
     let value = typed(expression, column, column_type)?;
     Ok((!value.is_null()).then(|| value.display(column_type)))
+}
+
+/// The text of an array of literals, as in `ARRAY[1, NULL]::INT[]`; `None` for other expressions.
+fn array_text(expression: &Expr) -> Result<Option<String>, SqlError> {
+    let array = match expression {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => return array_text(inner),
+        Expr::Array(array) => array,
+        _ => return Ok(None),
+    };
+    let mut elements = Vec::with_capacity(array.elem.len());
+    for element in &array.elem {
+        elements.push(match literal(element)? {
+            Some(Literal::Null) => "NULL".to_owned(),
+            Some(Literal::Bool(value)) => value.to_string(),
+            Some(Literal::Number(text) | Literal::Text(text)) => {
+                format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+            }
+            Some(Literal::Bytes(_)) | None => return Ok(None),
+        });
+    }
+    Ok(Some(format!("{{{}}}", elements.join(","))))
 }
 
 /// The kind of time that a clock function returns.

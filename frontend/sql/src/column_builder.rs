@@ -14,20 +14,22 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, BooleanBuilder,
-    FixedSizeBinaryBuilder, PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
+    FixedSizeBinaryBuilder, ListArray, PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
 };
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
-use partita_proto::schema::{ColumnType, Unit};
+use partita_proto::schema::{ColumnType, Element, Unit};
 use partita_proto::time_of_day::{self, DAY_MICROS, TimeError};
 use partita_proto::uuid;
 use partita_worker::moments::{Moment, parse_date};
 use partita_worker::zoned::as_instants;
-use partita_worker::{Zone, time_out_of_range};
+use partita_worker::{Zone, elements_of, interval_text, time_out_of_range};
 
 use super::decimal::{DecimalError, parse_decimal};
 use crate::error::{
@@ -68,11 +70,52 @@ enum Values {
     Timestamp(PrimitiveBuilder<Int64Type>),
     Uuid(FixedSizeBinaryBuilder),
     Time(PrimitiveBuilder<Time64MicrosecondType>),
+    Interval(PrimitiveBuilder<IntervalMonthDayNanoType>),
+    Arrays(Box<Arrays>),
 }
 
-/// Evaluates an expression with the builder, of whichever type.
+/// Arrays: their elements one after another, and how many each has.
+struct Arrays {
+    element: Element,
+    elements: ColumnBuilder,
+    lengths: Vec<usize>,
+    valid: Vec<bool>,
+}
+
+impl Arrays {
+    fn new(element: Element, zone: Zone) -> Self {
+        let elements = ColumnBuilder::new(element.column_type(), zone);
+        Self { element, elements, lengths: Vec::new(), valid: Vec::new() }
+    }
+
+    fn append_null(&mut self) {
+        self.lengths.push(0);
+        self.valid.push(false);
+    }
+
+    /// Appends an array by its elements.
+    fn append(&mut self, elements: &dyn Array) -> Result<(), SqlError> {
+        self.elements.append_array(elements)?;
+        self.lengths.push(elements.len());
+        self.valid.push(true);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, SqlError> {
+        let elements = self.elements.finish()?;
+        if i32::try_from(elements.len()).is_err() {
+            return Err(SqlError::new("54000", "the arrays have more than 2147483647 elements"));
+        }
+        let offsets = OffsetBuffer::from_lengths(std::mem::take(&mut self.lengths));
+        let nulls = NullBuffer::from(std::mem::take(&mut self.valid));
+        let item = Arc::new(self.element.field());
+        Ok(Arc::new(ListArray::try_new(item, offsets, elements, Some(nulls))?))
+    }
+}
+
+/// Evaluates an expression with the builder, of whichever type, or another one with that of arrays.
 macro_rules! each {
-    ($values:expr, $builder:ident => $body:expr) => {
+    ($values:expr, $builder:ident => $body:expr, $arrays:ident => $array_body:expr) => {
         match $values {
             Values::Bool($builder) => $body,
             Values::Int8($builder) => $body,
@@ -92,6 +135,8 @@ macro_rules! each {
             Values::Timestamp($builder) => $body,
             Values::Uuid($builder) => $body,
             Values::Time($builder) => $body,
+            Values::Interval($builder) => $body,
+            Values::Arrays($arrays) => $array_body,
         }
     };
 }
@@ -141,6 +186,8 @@ impl ColumnBuilder {
             ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Time => Values::Time(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Uuid => Values::Uuid(FixedSizeBinaryBuilder::with_capacity(1, UUID_WIDTH)),
+            ColumnType::Interval => Values::Interval(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Array(element) => Values::Arrays(Box::new(Arrays::new(element, zone))),
         };
         Self { column_type, zone, values }
     }
@@ -150,7 +197,11 @@ impl ColumnBuilder {
     }
 
     pub(super) fn append_null(&mut self) {
-        each!(&mut self.values, builder => builder.append_null());
+        each!(
+            &mut self.values,
+            builder => builder.append_null(),
+            arrays => arrays.append_null()
+        );
     }
 
     pub(super) fn append_bool(&mut self, value: bool) -> Result<(), SqlError> {
@@ -216,7 +267,9 @@ impl ColumnBuilder {
             | Values::Binary(_)
             | Values::Date(_)
             | Values::Uuid(_)
-            | Values::Time(_) => return Err(self.mismatch("a number")),
+            | Values::Time(_)
+            | Values::Interval(_)
+            | Values::Arrays(_) => return Err(self.mismatch("a number")),
         };
         if fits { Ok(()) } else { Err(self.out_of_range(value.signed())) }
     }
@@ -260,6 +313,21 @@ impl ColumnBuilder {
             Values::Time(builder) => builder.append_value(micros),
             _ => return Err(self.mismatch("a time")),
         }
+        Ok(())
+    }
+
+    /// Appends an interval of months, days and microseconds.
+    pub(super) fn append_interval(
+        &mut self,
+        (months, days, micros): (i32, i32, i64),
+    ) -> Result<(), SqlError> {
+        let Values::Interval(builder) = &mut self.values else {
+            return Err(self.mismatch("an interval"));
+        };
+        let nanoseconds = micros.checked_mul(1_000);
+        let nanoseconds =
+            nanoseconds.ok_or_else(|| SqlError::new("22015", "interval out of range"))?;
+        builder.append_value(IntervalMonthDayNano { months, days, nanoseconds });
         Ok(())
     }
 
@@ -361,6 +429,11 @@ impl ColumnBuilder {
                 None => return Err(self.invalid_text(text)),
             },
             Values::Timestamp(_) => return self.append_moment(text, ticks),
+            Values::Interval(builder) => match interval_text::parse(text) {
+                Some(interval) => builder.append_value(interval),
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Arrays(_) => return self.append_texts(&elements_of(text)?),
             // All other types are integers.
             _ => match parse_integer(text) {
                 Ok(value) => return self.append_integer(value),
@@ -369,6 +442,33 @@ impl ColumnBuilder {
             },
         }
         Ok(())
+    }
+
+    /// Appends an array of elements that are texts.
+    pub(super) fn append_texts(&mut self, texts: &[Option<String>]) -> Result<(), SqlError> {
+        self.append_elements(|elements| {
+            for text in texts {
+                match text {
+                    Some(text) => elements.append_text(text, false)?,
+                    None => elements.append_null(),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Appends an array whose elements are appended to a builder of their own.
+    pub(super) fn append_elements(
+        &mut self,
+        append: impl FnOnce(&mut Self) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let zone = self.zone;
+        let Values::Arrays(arrays) = &mut self.values else {
+            return Err(self.mismatch("an array"));
+        };
+        let mut elements = Self::new(arrays.element.column_type(), zone);
+        append(&mut elements)?;
+        arrays.append(elements.finish()?.as_ref())
     }
 
     fn append_moment(&mut self, text: &str, ticks: bool) -> Result<(), SqlError> {
@@ -451,6 +551,7 @@ impl ColumnBuilder {
             _ if self.column_type == ColumnType::Uuid => {
                 return Err(self.mismatch(&value.data_type().to_string()));
             }
+            _ if self.column_type.is_of_fields_only() => return self.append_field_only(value),
             _ => {}
         }
         // A local time or a date becomes an instant in the session's zone.
@@ -478,6 +579,23 @@ impl ColumnBuilder {
         self.append_array(cast.to_array()?.as_ref())
     }
 
+    /// Appends the value of a parameter to a column of arrays or intervals.
+    fn append_field_only(&mut self, value: &ScalarValue) -> Result<(), SqlError> {
+        let data_type = value.data_type();
+        let is_span = matches!(data_type, DataType::Interval(_) | DataType::Duration(_));
+        if self.column_type == ColumnType::Interval && is_span {
+            return self.append_array(interval_text::intervals_of(&value.to_array()?)?.as_ref());
+        }
+        let Some(members) = members_of(value) else {
+            return Err(self.mismatch(&data_type.to_string()));
+        };
+        self.append_elements(|elements| {
+            (0..members.len()).try_for_each(|position| {
+                elements.append_scalar(&ScalarValue::try_from_array(&members, position)?)
+            })
+        })
+    }
+
     /// Appends the values of an array of the column's own type.
     fn append_array(&mut self, array: &dyn Array) -> Result<(), SqlError> {
         if array.data_type() != &self.column_type.arrow() {
@@ -502,7 +620,16 @@ impl ColumnBuilder {
             Values::String(builder) => builder.extend(array.as_string_view().iter()),
             Values::Binary(builder) => builder.extend(array.as_binary_view().iter()),
             Values::Time(builder) => builder.append_array(array.as_primitive()),
+            Values::Interval(builder) => builder.append_array(array.as_primitive()),
             Values::Uuid(builder) => builder.append_array(array.as_fixed_size_binary())?,
+            Values::Arrays(builder) => {
+                for list in array.as_list::<i32>().iter() {
+                    match list {
+                        Some(elements) => builder.append(elements.as_ref())?,
+                        None => builder.append_null(),
+                    }
+                }
+            }
             Values::Timestamp(builder) => {
                 let ticks = arrow::compute::cast(array, &DataType::Int64)?;
                 builder.append_array(ticks.as_primitive());
@@ -520,6 +647,8 @@ impl ColumnBuilder {
                 | ColumnType::Date
                 | ColumnType::Uuid
                 | ColumnType::Time
+                | ColumnType::Interval
+                | ColumnType::Array(_)
         )
     }
 
@@ -536,7 +665,9 @@ impl ColumnBuilder {
             (Values::Timestamp(builder), ColumnType::Timestamp(unit, zoned)) => {
                 timestamps(&builder.finish(), unit, zoned)
             }
-            (values, _) => each!(values, builder => Arc::new(builder.finish())),
+            (values, _) => {
+                each!(values, builder => Arc::new(builder.finish()), arrays => arrays.finish()?)
+            }
         })
     }
 
@@ -556,7 +687,10 @@ impl ColumnBuilder {
 
     fn invalid_text(&self, text: &str) -> SqlError {
         let sqlstate = match self.column_type {
-            ColumnType::Date | ColumnType::Time | ColumnType::Timestamp(..) => INVALID_DATETIME,
+            ColumnType::Date
+            | ColumnType::Time
+            | ColumnType::Interval
+            | ColumnType::Timestamp(..) => INVALID_DATETIME,
             _ => INVALID_TEXT,
         };
         // Long texts are truncated, because the message is logged.
@@ -570,6 +704,16 @@ impl ColumnBuilder {
             ),
         )
     }
+}
+
+/// The elements of an array; `None` for values of other types.
+fn members_of(value: &ScalarValue) -> Option<ArrayRef> {
+    Some(match value {
+        ScalarValue::List(list) => list.value(0),
+        ScalarValue::LargeList(list) => list.value(0),
+        ScalarValue::FixedSizeList(list) => list.value(0),
+        _ => return None,
+    })
 }
 
 /// True for types whose values have a time of day.

@@ -40,7 +40,7 @@ impl Tokens<'_> {
     /// Takes a query, which may store its rows INTO a new table.
     pub(super) fn select(&mut self) -> Result<Statement, SqlError> {
         let (position, offset) = (self.position(), self.offset());
-        let mut query = self.parsed_query(position, offset)?;
+        let mut query = self.parsed_query()?;
         let target = take_into(&mut query.body);
         let query = self.checked_query(query, position, offset)?;
         let Some(target) = target else { return Ok(Statement::Query(query)) };

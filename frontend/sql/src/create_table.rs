@@ -10,17 +10,19 @@
 //! [PARTITION BY RANGE (..) | PARTITION BY HASH (..) PARTITIONS n | PARTITION ON COLUMNS (..) (rule, ..)]
 //! [SPLIT AT ((value, ..), ..)] [ENGINE = mito] [COMMENT '..'] [WITH (option = value, ..)]
 //!
+//! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table WIDE (ROW KEY type) FAMILIES (..) [clauses]
 //! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table LIKE table
 //! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table [(column, .., PRIMARY KEY (..), ..)] [clauses] AS query
 //! ```
 //!
 //! This file parses; [`super::new_table`] checks. What is like another table is in `like.rs`, what follows AS in
-//! `create_as.rs`.
+//! `create_as.rs`, what makes a table wide in `wide_statement.rs`.
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::index::IndexOptions;
 use partita_proto::schema::TableOptions;
+use partita_proto::wide::Family;
 
 use super::bound_words::CutTuple;
 use super::options::{OptionPair, OptionValue, foreign_notice};
@@ -29,6 +31,7 @@ use super::statement::{
     TableName, TableOption,
 };
 use super::tokens::Tokens;
+use super::wide_statement::complete;
 use crate::error::{SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
 
@@ -55,6 +58,8 @@ struct Draft {
     /// Indexes that are declared beside the columns.
     indexes: Vec<DeclaredIndex>,
     schema_on_write: bool,
+    /// WIDE, or `kind = 'wide'`.
+    is_wide: bool,
     /// Options that have no effect.
     foreign: Vec<String>,
     notices: Vec<Notice>,
@@ -127,6 +132,15 @@ impl Tokens<'_> {
             let create = created(table, if_not_exists, draft);
             return Ok(Statement::CreateTable(Box::new(create)));
         }
+        if self.at("wide") && matches!(self.peek_nth(1).token, Token::LParen) {
+            self.next();
+            draft.is_wide = true;
+            draft.columns = self.wide_columns(&mut draft.notices)?;
+            while self.create_clause(&mut draft)? {}
+            self.expect_end()?;
+            let create = created(table, if_not_exists, self.finish(draft)?);
+            return Ok(Statement::CreateTable(Box::new(create)));
+        }
         // Columns and constraints, then clauses. The columns may be those of a query.
         let position = self.position();
         let are_listed = self.take_mark(&Token::LParen);
@@ -160,6 +174,9 @@ impl Tokens<'_> {
     /// Checks that depend on clauses in any order.
     fn finish(&self, mut draft: Draft) -> Result<Draft, SqlError> {
         add_indexes(&mut draft)?;
+        if draft.is_wide || draft.options.wide.is_some() {
+            complete(&mut draft.columns, &mut draft.primary_key, &mut draft.options);
+        }
         draft.notices.extend(foreign_notice(&draft.foreign));
         if draft.options.append_mode && draft.merge_mode_given {
             return Err(SqlError::new(
@@ -346,6 +363,9 @@ impl Tokens<'_> {
         } else if self.take(&["split", "at"]) {
             let cuts = self.tuples()?;
             set_cuts(draft, cuts).map_err(|error| error.with_position(position))?;
+        } else if self.take(&["families"]) {
+            let families = self.families()?;
+            set_families(draft, families).map_err(|error| error.with_position(position))?;
         // Options, in clauses of their own or in WITH.
         } else if self.take(&["engine"]) {
             self.take_mark(&Token::Eq);
@@ -448,6 +468,15 @@ fn set_partitions(draft: &mut Draft, number: u64) -> Result<(), SqlError> {
     Ok(())
 }
 
+fn set_families(draft: &mut Draft, families: Vec<Family>) -> Result<(), SqlError> {
+    let wide = draft.options.wide.get_or_insert_default();
+    if !wide.families.is_empty() {
+        return Err(SqlError::syntax("the column families are specified more than once"));
+    }
+    wide.families = families;
+    Ok(())
+}
+
 fn set_cuts(draft: &mut Draft, cuts: Vec<CutTuple>) -> Result<(), SqlError> {
     if cuts.iter().any(|cut| cut.values.is_empty()) {
         return Err(SqlError::syntax("a partition boundary must have at least one value"));
@@ -474,6 +503,10 @@ fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
     // Options that stand for clauses of CREATE TABLE.
     match pair.key.as_str() {
         "schema_on_write" => draft.schema_on_write = pair.bool()?,
+        "kind" => match pair.text()? {
+            "wide" => draft.is_wide = true,
+            _ => return Err(pair.wrong("'wide'")),
+        },
         "time_index" => {
             let names = pair.names()?;
             let [name] = names.as_slice() else { return Err(pair.wrong("one column")) };

@@ -7,6 +7,7 @@
 //! - the right operand of `a IS [NOT] DISTINCT FROM b` ends at operators that bind less tightly than IS; sqlparser
 //!   takes AND and OR into `b`;
 //! - `a BETWEEN SYMMETRIC b AND c` is parsed, as `a BETWEEN b AND c OR a BETWEEN c AND b`;
+//! - texts in quotes that follow each other on several lines are one text;
 //! - `trim(BOTH FROM a)`, `a IN ((SELECT ..), b)` and `substring(a SIMILAR b ESCAPE c)` are parsed.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, TrimWhereField, UnaryOperator};
@@ -139,6 +140,10 @@ impl Dialect for Bounded {
 
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
+    }
+
+    fn supports_string_literal_concatenation_with_newline(&self) -> bool {
+        true
     }
 
     as_postgres! {

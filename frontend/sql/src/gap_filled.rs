@@ -39,7 +39,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// Nanoseconds of a microsecond, the finest width of a bucket.
 const MICROSECOND_NS: i64 = 1_000;
 /// SQLSTATE of a column that is not grouped by.
-const GROUPING_ERROR: &str = "42803";
+pub(super) const GROUPING_ERROR: &str = "42803";
 
 /// Fills the gaps of a query, and of those within it. `text` is the text of the query.
 pub(super) fn rewrite(text: &str, query: &mut Query) -> Result<(), SqlError> {
@@ -396,14 +396,14 @@ fn number_of(group: &Expr) -> Option<usize> {
     text.parse::<usize>().ok()?.checked_sub(1)
 }
 
-fn is_aggregate_call(expr: &Expr) -> bool {
+pub(super) fn is_aggregate_call(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else { return false };
     let [name] = function.name.0.as_slice() else { return false };
     let name = name.as_ident().map(folded);
     function.over.is_none() && name.is_some_and(|name| is_aggregate(&name))
 }
 
-fn has_aggregate(expr: &Expr) -> bool {
+pub(super) fn has_aggregate(expr: &Expr) -> bool {
     let visited = visit_expressions(expr, |part| match is_aggregate_call(part) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
@@ -490,14 +490,14 @@ fn unsupported(feature: &str) -> SqlError {
     SqlError::unsupported(format!("{feature} beside {GAPFILL}"))
 }
 
-fn parsed_query(text: &str) -> Result<Query, SqlError> {
+pub(super) fn parsed_query(text: &str) -> Result<Query, SqlError> {
     let mut tokens = Tokens::new(text, 0)?;
     let query = tokens.bounded(Parser::parse_query)?;
     tokens.expect_end()?;
     Ok(*query)
 }
 
-fn parsed_expression(text: &str) -> Result<Expr, SqlError> {
+pub(super) fn parsed_expression(text: &str) -> Result<Expr, SqlError> {
     let mut tokens = Tokens::new(text, 0)?;
     let expression = tokens.expression()?;
     tokens.expect_end()?;

@@ -101,7 +101,7 @@ fn binary(name: &str) -> String {
 }
 
 /// The name of a function that is called without a schema, and with one value in each argument.
-fn name_of(function: &Function) -> Option<String> {
+pub(super) fn name_of(function: &Function) -> Option<String> {
     let [name] = function.name.0.as_slice() else { return None };
     let FunctionArguments::List(list) = &function.args else { return None };
     let is_value =

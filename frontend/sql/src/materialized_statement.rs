@@ -95,6 +95,10 @@ impl Purpose {
         if source.schema.view.is_some() {
             return Err(SqlError::unsupported(format!("{action} a view")));
         }
+        if source.schema.options.wide.is_some() {
+            return Err(SqlError::unsupported(format!("{action} a wide table"))
+                .with_hint("write the cells to a second table with other row keys"));
+        }
         if source.schema.is_keyless() {
             return Err(SqlError::unsupported(format!("{action} a table without a key")));
         }

@@ -18,6 +18,7 @@ use partita_proto::schema::{
 use partita_proto::sequence::TableSequence;
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
+use partita_proto::wide::check_placement;
 
 use super::bound_words::{CutTuple, directly_above};
 use super::check_constraint::{check_columns, named_check};
@@ -61,6 +62,8 @@ impl CreateTable {
             true => division.by_rows(&schema)?,
             false => division.placement(&schema, &mut notices)?,
         };
+        check_placement(&schema, &placement)
+            .map_err(|error| SqlError::new(INVALID_TABLE, error.to_string()))?;
         if notices.len() == written_notices {
             notices.extend(tail::notice(&self.table.name, &schema, &placement));
         }

@@ -9,22 +9,16 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::{MergeMode, TableOptions};
+use partita_proto::wide::{Family, ROW_BYTES_MAX, ROW_BYTES_WARN};
 
 use super::bound_words::CutTuple;
 use super::identifier::fold;
 use super::partitioning::canonical;
+use super::quantity::{parse_duration, parse_size};
 use super::statement::TableOption;
 use super::tokens::{Tokens, word_name};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 use crate::notice::Notice;
-
-const SECOND: u64 = 1;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
-/// As in PostgreSQL's intervals, a month has 30 days and a year 365 (and a quarter, to GreptimeDB).
-const MONTH: u64 = 30 * DAY;
-const YEAR: u64 = 365 * DAY;
 
 /// GreptimeDB's options about its own files, buffers and log, which mean nothing here.
 const FOREIGN: &[&str] = &[
@@ -105,7 +99,8 @@ impl OptionPair {
         .with_hint(
             "options are append_mode, merge_mode, ttl, time_window, replication_factor, comment, \
              advice_off, advice_thresholds, schema_on_write, time_index, primary_key, partition_by, \
-             partitions, partition_at_keys, uniform_partitions, keep_together, hotspot_remedy, pin_expiry, forecast and \
+             partitions, partition_at_keys, uniform_partitions, keep_together, hotspot_remedy, pin_expiry, forecast, \
+             kind, families, row_size_warn, row_size_max and \
              auto_partitioning_by_load, _by_size, _partition_size_mb, _min_partitions_count, _max_partitions_count, _merge_after",
         )
     }
@@ -218,6 +213,27 @@ impl OptionPair {
         Ok(thresholds.iter().map(|(name, value)| format!("{name}={value}")).collect())
     }
 
+    /// The value as column families.
+    fn families(&self) -> Result<Vec<Family>, SqlError> {
+        let text = format!("({})", self.text()?);
+        let wrong = |error: SqlError| {
+            self.wrong("column families such as 'stats GC (MAX_VERSIONS = 3), meta'")
+                .with_detail(error.to_string())
+        };
+        let mut tokens = Tokens::new(&text, 0).map_err(wrong)?;
+        let families = tokens.families().map_err(wrong)?;
+        tokens.expect_end().map_err(wrong)?;
+        Ok(families)
+    }
+
+    /// The value as a size of rows; NULL is the default.
+    fn row_size(&self, default: u64) -> Result<u64, SqlError> {
+        match &self.value {
+            OptionValue::Null => Ok(default),
+            _ => parse_size(self.text()?).ok_or_else(|| self.wrong("a size such as '100MiB'")),
+        }
+    }
+
     /// The option of a table that may be changed later; `None` for other keys.
     pub(super) fn table_option(&self) -> Result<Option<TableOption>, SqlError> {
         Ok(Some(match self.key.as_str() {
@@ -241,6 +257,12 @@ impl OptionPair {
             }),
             "advice_off" => TableOption::AdviceOff(self.rules()?),
             "advice_thresholds" => TableOption::AdviceThresholds(self.thresholds()?),
+            "families" => TableOption::Families(match &self.value {
+                OptionValue::Null => Vec::new(),
+                _ => self.families()?,
+            }),
+            "row_size_warn" => TableOption::RowSizeWarn(self.row_size(ROW_BYTES_WARN)?),
+            "row_size_max" => TableOption::RowSizeMax(self.row_size(ROW_BYTES_MAX)?),
             _ => return Ok(self.partitioning_option()?.map(TableOption::Partitioning)),
         }))
     }
@@ -261,6 +283,14 @@ impl TableOption {
             Self::AdviceThresholds(thresholds) => {
                 options.advice_thresholds.clone_from(thresholds);
             }
+            // The options of a wide table; any other is refused with them.
+            Self::Families(families) => {
+                options.wide.get_or_insert_default().families.clone_from(families);
+            }
+            Self::RowSizeWarn(bytes) => {
+                options.wide.get_or_insert_default().row_bytes_warn = *bytes;
+            }
+            Self::RowSizeMax(bytes) => options.wide.get_or_insert_default().row_bytes_max = *bytes,
         }
     }
 }
@@ -338,91 +368,5 @@ impl Tokens<'_> {
             self.take(&["before"]);
         }
         is_after
-    }
-}
-
-/// Parses a length of time: `7d`, `1h30m`, `90 days`, `'500ms'`.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total = Duration::ZERO;
-    // Parts of a number and a unit; their sum must not overflow.
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        rest = rest[digits..].trim_start();
-        let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
-        let part = match &rest[..letters] {
-            "ns" | "nsec" => Duration::from_nanos(number),
-            "us" | "usec" => Duration::from_micros(number),
-            "ms" | "msec" | "millis" => Duration::from_millis(number),
-            unit => Duration::from_secs(number.checked_mul(match unit {
-                "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
-                "m" | "min" | "mins" | "minute" | "minutes" => MINUTE,
-                "h" | "hr" | "hrs" | "hour" | "hours" => HOUR,
-                "d" | "day" | "days" => DAY,
-                "w" | "week" | "weeks" => 7 * DAY,
-                "month" | "months" => MONTH,
-                "y" | "year" | "years" => YEAR,
-                _ => return None,
-            })?),
-        };
-        total = total.checked_add(part)?;
-        rest = rest[letters..].trim_start();
-    }
-    Some(total)
-}
-
-/// Formats a length of time so that [`parse_duration`] reads it back: in the largest unit that divides it.
-pub(super) fn format_duration(duration: Duration) -> String {
-    let nanos = duration.subsec_nanos();
-    let seconds = duration.as_secs();
-    if nanos != 0 {
-        let (number, unit) = match nanos {
-            n if n % 1_000_000 == 0 => (n / 1_000_000, "ms"),
-            n if n % 1_000 == 0 => (n / 1_000, "us"),
-            n => (n, "ns"),
-        };
-        return if seconds == 0 {
-            format!("{number}{unit}")
-        } else {
-            format!("{seconds}s{number}{unit}")
-        };
-    }
-    let (unit, name) = [(DAY, "d"), (HOUR, "h"), (MINUTE, "m")]
-        .into_iter()
-        .find(|(unit, _)| seconds != 0 && seconds.is_multiple_of(*unit))
-        .unwrap_or((SECOND, "s"));
-    format!("{}{name}", seconds / unit)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn durations_are_read_in_the_ways_people_write_them() {
-        let seconds = |text| parse_duration(text).map(|duration| duration.as_secs());
-        assert_eq!(seconds("7d"), Some(604_800));
-        assert_eq!(seconds("1h30m"), Some(5_400));
-        assert_eq!(seconds("1 h 30 m"), Some(5_400));
-        assert_eq!(seconds("90 days"), Some(7_776_000));
-        assert_eq!(seconds("2w"), Some(1_209_600));
-        assert_eq!(seconds("0s"), Some(0));
-        for wrong in ["", "7", "d", "7x", "-1d", "99999999999999999999d", "18446744073709551615y"] {
-            assert_eq!(seconds(wrong), None, "{wrong}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn durations_round_trip(seconds: u64, nanos in 0u32..1_000_000_000) {
-            let duration = Duration::new(seconds, nanos);
-            prop_assert_eq!(parse_duration(&format_duration(duration)), Some(duration));
-        }
     }
 }

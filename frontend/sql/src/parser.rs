@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::aligned;
 use super::counts;
 use super::effort;
 use super::gap_filled;
@@ -37,7 +38,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("install", ""),
     ("kill", "cancel a statement from its client"),
     ("load", ""),
-    ("lock", ""),
     ("merge", "INSERT replaces the row of the same key"),
     ("optimize", "ADMIN compact_table('t') merges a table's files"),
     ("pragma", ""),
@@ -109,17 +109,6 @@ pub(super) fn parse_query(text: &str, start: usize) -> Result<Query, SqlError> {
     Ok(query)
 }
 
-/// True if a text that is no query has GreptimeDB's ALIGN with a width.
-fn aligns_ranges(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.match_indices("align").any(|(start, word)| {
-        let (prefix, suffix) = (&text[..start], &text[start + word.len()..]);
-        let is_word = !prefix.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        let width = suffix.trim_start();
-        is_word && (width.starts_with('\'') || width.starts_with("interval"))
-    })
-}
-
 impl Tokens<'_> {
     /// Takes a statement.
     fn statement(&mut self) -> Result<Statement, SqlError> {
@@ -177,6 +166,7 @@ impl Tokens<'_> {
             "revoke" => self.revoke(),
             "reassign" => self.reassign(),
             "listen" => self.listen(),
+            "lock" => self.lock(),
             "notify" => self.notify(),
             "unlisten" => self.unlisten(),
             "vacuum" | "analyze" | "analyse" => self.vacuum(),
@@ -187,24 +177,13 @@ impl Tokens<'_> {
     /// Takes a query up to its end.
     pub(super) fn query(&mut self) -> Result<Query, SqlError> {
         let (position, offset) = (self.position(), self.offset());
-        let query = self.parsed_query(position, offset)?;
+        let query = self.parsed_query()?;
         self.checked_query(query, position, offset)
     }
 
-    /// Takes a query as it is written; `position` and `offset` are those of its beginning.
-    pub(super) fn parsed_query(
-        &mut self,
-        position: usize,
-        offset: usize,
-    ) -> Result<Box<ast::Query>, SqlError> {
-        let parsed = self.bounded(Parser::parse_query);
-        let is_rest = matches!(self.peek().token, Token::SingleQuotedString(_)) || self.at("align");
-        if (parsed.is_err() || is_rest) && aligns_ranges(&self.text[offset..]) {
-            return Err(SqlError::unsupported("RANGE ... ALIGN")
-                .with_position(position)
-                .with_hint("use time_bucket_gapfill, with locf or interpolate, and GROUP BY"));
-        }
-        parsed
+    /// Takes a query as it is written.
+    pub(super) fn parsed_query(&mut self) -> Result<Box<ast::Query>, SqlError> {
+        self.bounded(Parser::parse_query)
     }
 
     /// A parsed query that began at a position and an offset and ends here, checked and rewritten for the planner.
@@ -215,7 +194,9 @@ impl Tokens<'_> {
         offset: usize,
     ) -> Result<Query, SqlError> {
         let end = self.offset();
-        gap_filled::rewrite(&self.text[offset..end], &mut query)
+        let text = &self.text[offset..end];
+        aligned::rewrite(text, &mut query)
+            .and_then(|()| gap_filled::rewrite(text, &mut query))
             .map_err(|error| error.with_position(position))?;
         sort_keys::drop_repeated(&mut query);
         grouped_casts::keep_apart(&mut query);
@@ -226,7 +207,7 @@ impl Tokens<'_> {
             .and_then(|()| weight::check(&query))
             .map_err(|error| error.with_position(position))?;
         Ok(Query {
-            text: Arc::from(self.text[offset..end].trim_end()),
+            text: Arc::from(text.trim_end()),
             statement: PlannerStatement::Statement(Box::new(ast::Statement::Query(query))),
         })
     }

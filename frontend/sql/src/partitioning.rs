@@ -11,7 +11,8 @@ use partita_proto::schema::{ColumnType, HotspotRemedy, Partitioning, TableSchema
 use partita_proto::value::Value;
 
 use super::identifier::fold;
-use super::options::{OptionPair, OptionValue, format_duration, parse_duration};
+use super::options::{OptionPair, OptionValue};
+use super::quantity::{format_duration, parse_duration};
 use crate::error::SqlError;
 
 const BY_LOAD: &str = "auto_partitioning_by_load";

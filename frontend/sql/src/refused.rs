@@ -6,8 +6,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, ObjectName, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor, Visit,
-    Visitor,
+    Expr, Fetch, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, Value, Visit, Visitor,
 };
 
 use super::hidden::{SUPPLIED, WITH_HIDDEN};
@@ -95,6 +95,16 @@ impl Visitor for Refuse {
     fn pre_visit_select(&mut self, select: &Select) -> Flow {
         if select.into.is_some() {
             return refuse_with("SELECT ... INTO", "use INSERT INTO ... SELECT");
+        }
+        // The parser takes the second of two texts for the name of the first.
+        for item in &select.projection {
+            if let SelectItem::ExprWithAlias { expr: Expr::Value(value), alias } = item
+                && alias.quote_style == Some('\'')
+                && matches!(value.value, Value::SingleQuotedString(_))
+            {
+                let message = format!("syntax error at or near \"'{}'\"", alias.value);
+                return ControlFlow::Break(Box::new(SqlError::syntax(message)));
+            }
         }
         Flow::Continue(())
     }

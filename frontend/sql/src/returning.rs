@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, TableWithJoins};
 use datafusion::sql::sqlparser::parser::Parser;
 use partita_proto::catalog::Table;
 
@@ -47,7 +47,8 @@ impl Tokens<'_> {
 }
 
 impl Returning {
-    /// The query over the rows that the statement supplies; `alias` is that of the table.
+    /// The query over the rows that the statement supplies; `alias` is that of the table. Those of the tables `from` stand
+    /// beside them.
     ///
     /// # Errors
     /// Errors of the parser, which do not occur.
@@ -55,12 +56,15 @@ impl Returning {
         &self,
         table: &Table,
         alias: Option<&str>,
+        from: &[TableWithJoins],
         text: &Arc<str>,
     ) -> Result<Query, SqlError> {
         let mut query = self.source.clone();
         let mut rows = from_item(table, alias)?;
         supply(&mut rows);
-        select_of(&mut query)?.from.push(rows);
+        let tables = &mut select_of(&mut query)?.from;
+        tables.push(rows);
+        tables.extend_from_slice(from);
         let statement = Box::new(ast::Statement::Query(query));
         Ok(Query { text: Arc::clone(text), statement: PlannerStatement::Statement(statement) })
     }

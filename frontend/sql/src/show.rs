@@ -12,12 +12,14 @@ use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::route::{hash_cuts, rule_cuts};
 use partita_proto::schema::{Column, ColumnType, MergeMode, Semantic, TableSchema};
+use partita_proto::wide::{ROW_BYTES_MAX, ROW_BYTES_WARN, Wide, columns};
 
 use super::bound_words::bound_sql;
+use super::families::families_sql;
 use super::identifier::{quote, quote_list, quote_string};
 use super::index_statement::index_options_sql;
-use super::options::format_duration;
 use super::partitioning;
+use super::quantity::{format_duration, format_size};
 
 /// The CREATE TABLE statement for a table.
 pub fn create_table_sql(table: &Table) -> String {
@@ -74,12 +76,16 @@ fn written(table: &Table, is_placed: bool) -> String {
             .iter()
             .map(|check| format!("CONSTRAINT {} CHECK ({})", quote(&check.name), check.expression)),
     );
-    let mut sql = format!("CREATE TABLE {} (\n  {}\n)", quote(&table.name), items.join(",\n  "));
+    let wide = wide_sql(&table.name, schema);
+    let is_implied = wide.is_some();
+    let of_items =
+        || format!("CREATE TABLE {} (\n  {}\n)", quote(&table.name), items.join(",\n  "));
+    let mut sql = wide.unwrap_or_else(of_items);
     // Rows with a hidden key are placed by it.
     if is_placed && !schema.is_keyless() {
         write_division(&mut sql, table);
     }
-    let options = options_of(schema);
+    let options = options_of(schema, is_implied);
     if !options.is_empty() {
         let options: Vec<_> = options
             .iter()
@@ -117,10 +123,47 @@ fn column_sql(table: &str, column: &Column) -> String {
     sql
 }
 
-/// The options that differ from the default.
-fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
+/// The beginning of CREATE TABLE for a wide table whose columns are those that its row key implies; `None` for others.
+fn wide_sql(name: &str, schema: &TableSchema) -> Option<String> {
+    let wide = schema.options.wide.as_ref()?;
+    let row_key = schema.columns.first()?.column_type;
+    let implied = columns(row_key).into_iter().zip(&schema.columns).map(|(implied, column)| {
+        let (id, storage_name) = (column.id, column.storage_name.clone());
+        Column { id, storage_name, ..implied }
+    });
+    if !implied.eq(schema.columns.iter().cloned()) {
+        return None;
+    }
+    let row_key = if row_key == ColumnType::Binary { "BYTES" } else { "STRING" };
+    let mut sql = format!("CREATE TABLE {} WIDE (ROW KEY {row_key})", quote(name));
+    let _ = write!(sql, "\nFAMILIES ({})", families_sql(&wide.families));
+    Some(sql)
+}
+
+/// The options of a wide table that differ from the default, as SHOW CREATE TABLE prints them; `is_implied`: the statement
+/// says by its form that the table is wide, and which families it has.
+fn wide_options(wide: &Wide, is_implied: bool) -> Vec<(&'static str, String)> {
     let mut printed = Vec::new();
+    if !is_implied {
+        printed.push(("kind", "wide".to_owned()));
+        printed.push(("families", families_sql(&wide.families)));
+    }
+    if wide.row_bytes_warn != ROW_BYTES_WARN {
+        printed.push(("row_size_warn", format_size(wide.row_bytes_warn)));
+    }
+    if wide.row_bytes_max != ROW_BYTES_MAX {
+        printed.push(("row_size_max", format_size(wide.row_bytes_max)));
+    }
+    printed
+}
+
+/// The options that differ from the default. `is_implied`: as for [`wide_options`].
+fn options_of(schema: &TableSchema, is_implied: bool) -> Vec<(&'static str, String)> {
     let options = &schema.options;
+    let mut printed = match &options.wide {
+        Some(wide) => wide_options(wide, is_implied),
+        None => Vec::new(),
+    };
     if options.append_mode {
         printed.push(("append_mode", "true".to_owned()));
     }
@@ -136,7 +179,12 @@ fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
     if let Some(replicas) = options.replication_factor {
         printed.push(("replication_factor", replicas.to_string()));
     }
-    printed.extend(partitioning::non_default(&options.partitioning));
+    let mut partitioning = options.partitioning;
+    if options.wide.is_some() {
+        // All wide tables keep their rows together.
+        partitioning.keep_together = 0;
+    }
+    printed.extend(partitioning::non_default(&partitioning));
     if schema.schema_on_write {
         printed.push(("schema_on_write", "true".to_owned()));
     }

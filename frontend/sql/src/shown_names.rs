@@ -137,7 +137,7 @@ fn figured(expression: &Expr) -> Option<Figured> {
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figured(inner),
         Expr::Function(call) if let Some(cast) = of_call(call) => figured(cast),
         Expr::Function(call) => match call.name.0.last() {
-            Some(ObjectNamePart::Identifier(name)) => strong(folded(name)),
+            Some(ObjectNamePart::Identifier(name)) => of_function(name),
             _ => None,
         },
         Expr::Cast { expr, data_type, .. } => or_weak(figured(expr), &type_name(data_type)),
@@ -167,6 +167,16 @@ fn figured(expression: &Expr) -> Option<Figured> {
         }),
         Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => weak("bool"),
         _ => None,
+    }
+}
+
+/// The name of a function, or of what the parser replaced by it.
+fn of_function(name: &Ident) -> Option<Figured> {
+    match name.value.as_str() {
+        "similar_to" | "regexp_matched" => None,
+        "date_of_text" => strong("to_date"),
+        "instant_of_pattern" => strong("to_timestamp"),
+        _ => strong(folded(name)),
     }
 }
 
@@ -274,6 +284,10 @@ mod tests {
             ("trim(a)", "btrim"),
             ("trim(LEADING 'x' FROM a)", "ltrim"),
             ("floor(a)", "floor"),
+            ("to_date(a, 'YYYY')", "to_date"),
+            ("to_timestamp(a, 'YYYY')", "to_timestamp"),
+            ("a SIMILAR TO 'x'", "?column?"),
+            ("a ~ b", "?column?"),
         ] {
             assert_eq!(
                 names(&format!("SELECT {expression} FROM t"), &["planned"]),

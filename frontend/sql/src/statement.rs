@@ -23,6 +23,7 @@ use partita_proto::index::{IndexKind, IndexOptions};
 use partita_proto::materialized::Steering;
 use partita_proto::schema::{ColumnType, JsonType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
+use partita_proto::wide::Family;
 
 use super::access_statement::{AccessStatement, SetRole};
 pub use super::advise_statement::{Advise, AdviseKind};
@@ -136,6 +137,8 @@ pub enum Statement {
     Unlisten,
     /// VACUUM and ANALYZE, which tools of PostgreSQL send.
     Vacuum(Vacuum),
+    /// LOCK TABLE ... IN ACCESS SHARE MODE.
+    Lock(Lock),
     /// Nothing between two semicolons, or only comments.
     Empty,
 }
@@ -273,6 +276,7 @@ impl Statement {
             | Self::Notify
             | Self::Unlisten
             | Self::Vacuum(_)
+            | Self::Lock(_)
             | Self::Empty => false,
         }
     }
@@ -336,6 +340,7 @@ impl Statement {
             Self::Unlisten => "UNLISTEN",
             Self::Vacuum(vacuum) if vacuum.only_analyzes => "ANALYZE",
             Self::Vacuum(_) => "VACUUM",
+            Self::Lock(_) => "LOCK TABLE",
             Self::Empty => "",
         }
     }
@@ -536,6 +541,13 @@ pub struct Vacuum {
     /// True for ANALYZE.
     pub only_analyzes: bool,
     /// The named tables; empty for all.
+    pub tables: Vec<TableName>,
+}
+
+/// LOCK TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// The named tables.
     pub tables: Vec<TableName>,
 }
 
@@ -842,6 +854,21 @@ pub enum ColumnPlace {
     After(String),
 }
 
+/// The new type of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeChange {
+    /// Name of the column.
+    pub column: String,
+    /// Type that the column gets.
+    pub column_type: ColumnType,
+    /// Of VARCHAR(n) and CHAR(n).
+    pub length: Option<TextLength>,
+    /// Of JSON and JSONB.
+    pub json: Option<JsonType>,
+    /// True for NULL, false for NOT NULL.
+    pub nullable: Option<bool>,
+}
+
 /// One change of ALTER TABLE.
 #[derive(Clone, Debug)]
 pub enum AlterChange {
@@ -865,6 +892,13 @@ pub enum AlterChange {
     },
     /// ADD [CONSTRAINT name] CHECK.
     AddCheck(CheckDefinition),
+    /// ADD [CONSTRAINT name] PRIMARY KEY, of a table without a key.
+    AddKey {
+        /// Name of the constraint, if specified.
+        name: Option<String>,
+        /// The columns of the key, in order.
+        columns: Vec<String>,
+    },
     /// DROP CONSTRAINT, of a CHECK constraint.
     DropConstraint {
         /// Name of the constraint.
@@ -879,6 +913,10 @@ pub enum AlterChange {
         /// New name.
         to: String,
     },
+    /// ALTER COLUMN ... TYPE, or MODIFY COLUMN.
+    SetType(Box<TypeChange>),
+    /// ALTER COLUMN ... DROP NOT NULL, by name.
+    DropNotNull(String),
     /// ALTER COLUMN ... SET DEFAULT or DROP DEFAULT.
     SetDefault {
         /// Name of the column.
@@ -955,6 +993,12 @@ pub enum TableOption {
     AdviceOff(Vec<String>),
     /// `'advice_thresholds'`: thresholds of the advisor, each `name=value`, by name.
     AdviceThresholds(Vec<String>),
+    /// `'families'`: the column families of a wide table.
+    Families(Vec<Family>),
+    /// `'row_size_warn'`: bytes of a row of a wide table from which on it is reported as large.
+    RowSizeWarn(u64),
+    /// `'row_size_max'`: bytes of a row of a wide table beyond which it takes no more cells.
+    RowSizeMax(u64),
 }
 
 /// DROP TABLE of one or more tables.

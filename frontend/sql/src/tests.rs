@@ -10,6 +10,7 @@ mod rekey;
 mod repartition;
 mod round_trip;
 mod values;
+mod wide;
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ use super::access_statement::{
     AccessStatement, CreateToken, TokenExpiry, TokenOptions, TokenPermission, TokenScope,
 };
 use super::identifier::fold;
-use super::options::parse_duration;
+use super::quantity::parse_duration;
 use super::roles::{access, put};
 use super::statement::Statement;
 use super::tokens::Tokens;

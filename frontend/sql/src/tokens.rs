@@ -11,9 +11,11 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
+use super::aligned_grammar;
 use super::dialect::{Bounded, POSTGRES};
 use super::effort;
 use super::identifier::fold;
+use super::null_tests;
 use super::shape;
 use super::sort_operators;
 use super::statement::TableName;
@@ -104,7 +106,8 @@ impl<'a> Tokens<'a> {
             }
         }
         sort_operators::named(&mut tokens);
-        let tokens = table_query::written_out(tokens);
+        let tokens = table_query::written_out(null_tests::written_out(tokens));
+        let tokens = aligned_grammar::written_out(tokens);
         let count = tokens.len();
         let inner = Parser::new(&Bounded)
             .with_recursion_limit(effort::depth_max())

@@ -6,7 +6,7 @@
 //! milliseconds of a log store into the year 1970. A notice informs clients that may expect PostgreSQL's microseconds.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use partita_proto::schema::{ColumnType, JsonType, TextLength, Unit};
+use partita_proto::schema::{ColumnType, Element, JsonType, TextLength, Unit};
 
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
@@ -25,7 +25,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("xml", "STRING"),
     ("inet", "STRING"),
     ("enum", "STRING"),
-    ("interval", "BIGINT"),
     ("timetz", "TIME, or TIMESTAMP WITH TIME ZONE"),
     ("year", "SMALLINT"),
     ("money", "DECIMAL"),
@@ -34,9 +33,9 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("bigserial", "BIGINT and a DEFAULT, or the time index"),
     ("smallserial", "SMALLINT and a DEFAULT, or the time index"),
     ("vector", "BINARY"),
-    ("array", "one column for each member, or one row"),
-    ("struct", "one column for each member"),
-    ("map", "one column for each member"),
+    ("array", "a type and brackets, as in INT[]"),
+    ("struct", "JSONB, or one column for each member"),
+    ("map", "JSONB, or one row for each member"),
 ];
 
 /// The type of a column, with what distinguishes its texts from others.
@@ -127,6 +126,7 @@ impl Tokens<'_> {
                 }
                 "date" | "date32" => ColumnType::Date,
                 "uuid" => ColumnType::Uuid,
+                "interval" => ColumnType::Interval,
                 "time" => self.time_modifiers()?,
                 _ => match moment(&name) {
                     Some(moment) => self.timestamp_modifiers(moment, notices)?,
@@ -134,13 +134,42 @@ impl Tokens<'_> {
                 },
             }
         };
-        // There are no arrays of any of them.
+        let declared = Declared { column_type, length, json };
         if matches!(self.peek().token, Token::LBracket) || self.at("array") {
-            return Err(self
-                .unsupported("an array as a column")
-                .with_hint("use one column for each member, or one row"));
+            return Ok(Declared::plain(self.array_of(&declared)?));
         }
-        Ok(Declared { column_type, length, json })
+        Ok(declared)
+    }
+
+    /// Takes `[]` or ARRAY after the type of the elements. As in PostgreSQL, a number in it means nothing.
+    fn array_of(&mut self, elements: &Declared) -> Result<ColumnType, SqlError> {
+        let name = match (elements.length, elements.json) {
+            (Some(length), _) => Some(length.sql()),
+            (None, Some(json)) => Some(json.sql().to_owned()),
+            (None, None) => None,
+        };
+        let element = match name {
+            None => Element::of(elements.column_type),
+            Some(_) => None,
+        };
+        let Some(element) = element else {
+            let name = name.unwrap_or_else(|| elements.column_type.sql());
+            return Err(self
+                .unsupported(format!("an array of {name}"))
+                .with_hint("use an array of another type, as STRING[], or JSONB"));
+        };
+        let is_named = self.take(&["array"]);
+        if !is_named || matches!(self.peek().token, Token::LBracket) {
+            self.expect_mark(&Token::LBracket)?;
+            if !self.take_mark(&Token::RBracket) {
+                self.unsigned("a number")?;
+                self.expect_mark(&Token::RBracket)?;
+            }
+        }
+        if matches!(self.peek().token, Token::LBracket) {
+            return Err(self.unsupported("an array of several dimensions as a column"));
+        }
+        Ok(ColumnType::Array(element))
     }
 
     /// Takes `(n)`.

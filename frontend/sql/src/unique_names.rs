@@ -64,6 +64,48 @@ fn give_number(item: &mut SelectItem, name: &str, number: usize) {
     }
 }
 
+/// Names computed items by their texts; returns false when there are none. For items of different texts that have the same
+/// name for the planner, which computes quotients of constants first: `SELECT 10.0 / 4, 10 / 4.0`.
+pub fn name_by_text(statement: &mut PlannerStatement) -> bool {
+    let mut naming = Naming { found: false };
+    if let PlannerStatement::Statement(tree) = statement {
+        let _: ControlFlow<()> = tree.visit(&mut naming);
+    }
+    naming.found
+}
+
+struct Naming {
+    found: bool,
+}
+
+impl VisitorMut for Naming {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.projection.iter().filter(|item| is_computed(item)).count() < 2 {
+            return ControlFlow::Continue(());
+        }
+        for item in select.projection.iter_mut().filter(|item| is_computed(item)) {
+            if let SelectItem::UnnamedExpr(expr) = item {
+                let alias = Ident::with_quote('"', name(expr));
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                self.found = true;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Returns true for an item without an alias that is no column.
+fn is_computed(item: &SelectItem) -> bool {
+    match item {
+        SelectItem::UnnamedExpr(expr) => {
+            !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        }
+        _ => false,
+    }
+}
+
 /// Numbers the aliases `name` that stand beside a wildcard, of which only the planner knows that it has a column of this
 /// name; returns false when there are none.
 pub fn number_hiding(statement: &mut PlannerStatement, name: &str) -> bool {
@@ -203,6 +245,24 @@ mod tests {
              NOT EXISTS (SELECT 1)"
         );
     }
+
+    #[test]
+    fn computed_items_are_named_by_their_texts() {
+        let named = |sql: &str| {
+            let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else {
+                panic!("{sql}")
+            };
+            let found = name_by_text(&mut query.statement);
+            assert_eq!(found, query.statement.to_string() != sql);
+            query.statement.to_string()
+        };
+        assert_eq!(
+            named("SELECT a, t.b, -a, -b AS c, a + 1 FROM t"),
+            "SELECT a, t.b, -a AS \"-a\", -b AS c, a + 1 AS \"a + 1\" FROM t"
+        );
+        assert_eq!(named("SELECT a, a + 1 FROM t"), "SELECT a, a + 1 FROM t");
+    }
+
     #[test]
     fn an_alias_beside_a_wildcard_gets_a_number_where_it_hides_a_column() {
         let hiding = |sql: &str| {

@@ -117,9 +117,14 @@ impl Update {
 
     /// True if the statement reads other tables beside the one that changes, by FROM.
     pub fn has_from(&self) -> bool {
+        !self.from_tables().is_empty()
+    }
+
+    /// The tables of FROM.
+    pub fn from_tables(&self) -> &[TableWithJoins] {
         match self.source.body.as_ref() {
-            SetExpr::Select(select) => !select.from.is_empty(),
-            _ => false,
+            SetExpr::Select(select) => &select.from,
+            _ => &[],
         }
     }
 
@@ -198,6 +203,28 @@ impl Update {
         let statement = PlannerStatement::Statement(Box::new(statement));
         Ok(Query { text: Arc::clone(&self.text), statement })
     }
+}
+
+/// Has a query of [`Update::rows_query`] find these columns, too, after all others: each the names of a table of FROM and of
+/// its column.
+///
+/// # Errors
+/// None for the query of an UPDATE.
+pub fn find_joined(query: &mut Query, columns: &[Vec<String>]) -> Result<(), SqlError> {
+    let PlannerStatement::Statement(statement) = &mut query.statement else {
+        return Err(SqlError::internal("the query of an UPDATE is no query"));
+    };
+    let ast::Statement::Query(query) = statement.as_mut() else {
+        return Err(SqlError::internal("the query of an UPDATE is no query"));
+    };
+    let items = columns.iter().enumerate().map(|(position, path)| SelectItem::ExprWithAlias {
+        expr: Expr::CompoundIdentifier(
+            path.iter().map(|name| Ident::with_quote('"', name)).collect(),
+        ),
+        alias: Ident::with_quote('"', format!("joined {position}")),
+    });
+    select_of(query)?.projection.extend(items);
+    Ok(())
 }
 
 /// The conjunction of two conditions.
@@ -280,6 +307,20 @@ mod tests {
         ] {
             assert_eq!(update(text).reads_nothing(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn joined_columns_stand_after_all_others() {
+        let Some(Statement::Query(mut query)) = crate::parse("SELECT t.k FROM t, v").unwrap().pop()
+        else {
+            panic!()
+        };
+        let column = |path: &[&str]| path.iter().map(|name| (*name).to_owned()).collect();
+        find_joined(&mut query, &[column(&["v", "N"]), column(&["d", "v", "k"])]).unwrap();
+        assert_eq!(
+            query.statement.to_string(),
+            "SELECT t.k, \"v\".\"N\" AS \"joined 0\", \"d\".\"v\".\"k\" AS \"joined 1\" FROM t, v"
+        );
     }
 
     #[test]

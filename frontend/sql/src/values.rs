@@ -336,6 +336,8 @@ fn append(
                         | ColumnType::Date
                         | ColumnType::Uuid
                         | ColumnType::Time
+                        | ColumnType::Interval
+                        | ColumnType::Array(_)
                 ) =>
             {
                 builder.append_number(text)

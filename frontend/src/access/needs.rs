@@ -133,6 +133,7 @@ pub(crate) fn needs(
         Statement::Describe(_) | Statement::Use(_) => Vec::new(),
         Statement::Set(set) => vec![on_setting(Action::Maintain, &set.name)],
         Statement::Admin(admin) => vec![of_admin(admin, table)?],
+        Statement::Lock(lock) => on_tables(Action::Select, &lock.tables)?,
         Statement::Vacuum(vacuum) => on_tables(Action::Maintain, &vacuum.tables)?,
         Statement::Advise(advise) => vec![table(Action::Select, &advise.table)?],
         // By `execute/roles.rs`, which knows the roles that the statement names.

@@ -10,6 +10,7 @@ use partita_proto::materialized::{CopyChange, Steering};
 use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, Ddl, TableChange};
 use partita_proto::task::{TaskChange, TaskEdit};
+use partita_proto::wide::FamilyChange;
 
 use super::entry::Event;
 use crate::privileges::role_name;
@@ -137,6 +138,8 @@ fn table_change(change: &TableChange) -> String {
         }
         TableChange::DropColumn(name) => format!("DROP COLUMN {name}"),
         TableChange::RenameColumn { from, to } => format!("RENAME COLUMN {from} TO {to}"),
+        TableChange::SetType { column, .. } => format!("ALTER COLUMN {column} TYPE"),
+        TableChange::DropNotNull(column) => format!("ALTER COLUMN {column} DROP NOT NULL"),
         TableChange::SetDefault { column, default } => {
             let verb = if default.is_some() { "SET" } else { "DROP" };
             format!("ALTER COLUMN {column} {verb} DEFAULT")
@@ -148,6 +151,14 @@ fn table_change(change: &TableChange) -> String {
             format!("ALTER COLUMN {column} UNSET {} INDEX", kind.sql())
         }
         TableChange::SetOptions(_) => "SET options".to_owned(),
+        TableChange::ChangeFamilies(changes) => {
+            let change = |change: &FamilyChange| match change {
+                FamilyChange::Create(family) => format!("ADD FAMILY {}", family.name),
+                FamilyChange::Update(family) => format!("ALTER FAMILY {}", family.name),
+                FamilyChange::Drop(name) => format!("DROP FAMILY {name}"),
+            };
+            changes.iter().map(change).collect::<Vec<_>>().join(", ")
+        }
         TableChange::SetView { .. } => "AS query".to_owned(),
         TableChange::MoveColumn { column, after: Some(predecessor) } => {
             format!("COLUMN {column} AFTER {predecessor}")
@@ -157,6 +168,7 @@ fn table_change(change: &TableChange) -> String {
         TableChange::DropCheck(name) => format!("DROP CONSTRAINT {name}"),
         TableChange::SetComment { column, .. } => format!("COMMENT ON COLUMN {column}"),
         TableChange::Rename(name) => format!("RENAME TO {name}"),
+        TableChange::TakePlace(replaced) => format!("ADD PRIMARY KEY (replaces table {replaced})"),
         TableChange::Repartition { .. } => "PARTITION BY".to_owned(),
     }
 }

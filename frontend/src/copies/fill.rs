@@ -107,7 +107,7 @@ impl Copies {
     }
 
     /// Gives signs of life until meta no longer takes them. Returns the reason.
-    async fn beat(&self, copy: TableId, filler: u64, pace: &Pace) -> String {
+    pub(super) async fn beat(&self, copy: TableId, filler: u64, pace: &Pace) -> String {
         loop {
             sleep(BEAT_EVERY).await;
             match self.tell_progress(copy, filler, pace).await {
@@ -198,30 +198,47 @@ impl Copies {
         for mut rows in reply.streams {
             while let Some(batch) = rows.next().await {
                 let batch = batch.map_err(|error| error.to_string())?;
-                for rows in slices(batch, ROWS_BYTES) {
-                    let mut first = 0;
-                    while first < rows.num_rows() {
-                        let count = pace.request_rows().min(rows.num_rows() - first);
-                        self.take_turn(copy.id, pace, count as u64).await;
-                        let from = Position { index, part };
-                        part += 1;
-                        let to = Position { index, part };
-                        let ship = Ship { source: source.partition, from, to };
-                        let start = Instant::now();
-                        self.ship_rows(copy.id, rows.slice(first, count), ship).await?;
-                        pace.took(count, start.elapsed());
-                        first += count;
-                    }
-                }
+                let start = Position { index, part };
+                part = self.ship_slices(copy.id, batch, (source.partition, start), pace).await?;
             }
         }
         let report = self.tell_shipped(source, copy.id, index).await;
         report.map_err(|error| error.to_string())
     }
 
+    /// Ships rows that a source partition has, from a position on. Returns the part of the last of them.
+    pub(super) async fn ship_slices(
+        &self,
+        copy: TableId,
+        batch: RecordBatch,
+        (source, start): (PartitionId, Position),
+        pace: &Pace,
+    ) -> Result<u64, String> {
+        let Position { index, mut part } = start;
+        for rows in slices(batch, ROWS_BYTES) {
+            let mut first = 0;
+            while first < rows.num_rows() {
+                let count = pace.request_rows().min(rows.num_rows() - first);
+                self.take_turn(copy, pace, count as u64).await;
+                let from = Position { index, part };
+                part += 1;
+                let ship = Ship { source, from, to: Position { index, part } };
+                let start = Instant::now();
+                self.ship_rows(copy, rows.slice(first, count), ship).await?;
+                pace.took(count, start.elapsed());
+                first += count;
+            }
+        }
+        Ok(part)
+    }
+
     /// Begins the capture of a source partition. Returns the epoch at which it did; `None` if the capture is that of its
     /// parent.
-    async fn begin(&self, copy: TableId, source: SourcePartition) -> Result<Option<Epoch>, Error> {
+    pub(super) async fn begin(
+        &self,
+        copy: TableId,
+        source: SourcePartition,
+    ) -> Result<Option<Epoch>, Error> {
         let partition = source.partition;
         let order = CaptureOrder { copy, capture: Capture::Begin };
         let request = |service: Arc<dyn DataService>, epoch: Epoch| async move {
@@ -233,7 +250,7 @@ impl Copies {
     }
 
     /// Opens the rows of a source partition whose capture began at an epoch. At another one, rows have left it.
-    async fn rows(
+    pub(super) async fn rows(
         &self,
         copy: TableId,
         source: SourcePartition,
@@ -264,6 +281,7 @@ impl Copies {
                     first_by_time: None,
                     order: None,
                     for_update: false,
+                    uncollected: false,
                 };
                 service.fill(copy, scan).await
             }

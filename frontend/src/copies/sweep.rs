@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::Copies;
+use super::first_key::{CLOSED_MAX, is_first_key};
 use super::leader::SourcePartition;
 use super::ship::{COPY_WAIT, NO_CHANGES, NotShipped};
 use crate::frontend::Frontend;
@@ -54,6 +55,8 @@ enum Action {
     Reopen,
     /// Drops the former partitions of a table that was switched.
     Discard,
+    /// Gives up the first key of a table, because its statement has gone.
+    Cancel,
     /// Has a new table take its place, with the sign of life of a filler that has gone.
     Replace(Option<u64>),
 }
@@ -77,6 +80,19 @@ fn action(copy: &CopyOf, unchanged: Duration) -> Action {
         CopyState::Filling | CopyState::Lost | CopyState::Switching | CopyState::Retired => {
             Action::None
         }
+    }
+}
+
+/// The action on a copy that gives a table its first key, which only its statement fills and switches: that has gone when
+/// nothing has changed for longer than it would wait.
+fn action_of_first_key(copy: &CopyOf, unchanged: Duration) -> Action {
+    match copy.state {
+        CopyState::Filling | CopyState::InStep if unchanged >= SILENCE_MAX => Action::Cancel,
+        CopyState::Switching if unchanged >= CLOSED_MAX + SILENCE_MAX => Action::Cancel,
+        CopyState::Reopening => Action::Reopen,
+        CopyState::Lost => Action::Cancel,
+        CopyState::Retired => action(copy, unchanged),
+        CopyState::Filling | CopyState::InStep | CopyState::Switching => Action::None,
     }
 }
 
@@ -190,7 +206,11 @@ impl Copies {
             if copy.state == CopyState::Lost {
                 end(&mut sweep.endings, table.id, copy.source);
             }
-            let action = action(copy, unchanged);
+            let source = catalog.table_by_id(copy.source);
+            let action = match source.is_some_and(|source| is_first_key(source, table)) {
+                true => action_of_first_key(copy, unchanged),
+                false => action(copy, unchanged),
+            };
             let is_fill = action == Action::Fill;
             if sweep.is_busy(table.id) || !sweep.has_room(is_fill) {
                 continue;
@@ -203,6 +223,7 @@ impl Copies {
                 Action::Switch => Box::pin(copies.switch(copy)),
                 Action::Reopen => Box::pin(copies.reopen(copy)),
                 Action::Discard => Box::pin(copies.discard(copy)),
+                Action::Cancel => Box::pin(copies.give_up_first_key(copy)),
                 Action::Replace(beat) => Box::pin(copies.replace(copy, beat)),
             };
             sweep.start(table.id, is_fill, work);
@@ -362,6 +383,21 @@ mod tests {
         assert_eq!(action(&of(CopyState::Retired, false), SILENCE_MAX), Action::None);
         assert_eq!(action(&of(CopyState::Retired, false), RETIRE_AFTER), Action::Discard);
         assert_eq!(action(&copy(CopyState::InStep, 0, 1), RETIRE_AFTER), Action::Drain);
+    }
+
+    #[test]
+    fn a_table_whose_first_key_nobody_adds_any_more_is_open_again() {
+        let of = |state| CopyOf { state, ..CopyOf::new(TableId(1), Some(Rekeying::default())) };
+        let after = |state, unchanged| action_of_first_key(&of(state), unchanged);
+        for state in [CopyState::Filling, CopyState::InStep] {
+            assert_eq!(after(state, Duration::from_secs(29)), Action::None);
+            assert_eq!(after(state, SILENCE_MAX), Action::Cancel);
+        }
+        assert_eq!(after(CopyState::Switching, CLOSED_MAX), Action::None);
+        assert_eq!(after(CopyState::Switching, CLOSED_MAX + SILENCE_MAX), Action::Cancel);
+        assert_eq!(after(CopyState::Reopening, Duration::ZERO), Action::Reopen);
+        assert_eq!(after(CopyState::Lost, Duration::ZERO), Action::Cancel);
+        assert_eq!(after(CopyState::Retired, RETIRE_AFTER), Action::Discard);
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Copies {
     }
 
     /// The source partitions of a table by the newest catalog.
-    fn partitions_of(&self, table: TableId) -> Vec<SourcePartition> {
+    pub(super) fn partitions_of(&self, table: TableId) -> Vec<SourcePartition> {
         let catalog = self.view.catalog();
         let routes = catalog.table_by_id(table).map(|table| Arc::clone(&table.partitions));
         let partitions = routes.iter().flat_map(|map| map.routes());
@@ -183,7 +183,11 @@ impl Copies {
         }
     }
 
-    async fn exchange(&self, copy: TableId, partitions: Vec<PartitionId>) -> Result<bool, String> {
+    pub(super) async fn exchange(
+        &self,
+        copy: TableId,
+        partitions: Vec<PartitionId>,
+    ) -> Result<bool, String> {
         let exchange = Ddl::Copy(CopyChange::Exchange { copy, partitions });
         self.meta.change(exchange).await.map_err(|error| error.to_string())
     }

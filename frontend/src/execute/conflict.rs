@@ -72,15 +72,13 @@ impl Session {
         table: &Table,
         rows: &RecordBatch,
     ) -> Result<(), SqlError> {
-        let view = self.frontend().view();
-        let table = view.newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        let (table, plan) = self.changing(table)?;
         check_no_copy(&self.catalog(), &table)?;
         conflicts.on_conflict.check(&table)?;
         let schema = &table.schema;
         if schema.options.append_mode || schema.is_keyless() {
             return self.insert_all(conflicts, &table, rows).await;
         }
-        let plan = view.plan(self.frontend().state(), &table)?;
         let completed = plan.complete(rows)?;
         self.frontend().router().count(&table, &completed);
         let (completed, rows_max) = conflicts.distinct(&table, &plan, completed.rows)?;
@@ -181,7 +179,7 @@ impl Session {
         }
         let stored = mask(pass, rows, |key| !refused.contains(key))?;
         conflicts.written += stored.true_count() as u64;
-        frontend.view().metrics().rows_written.add(stored.true_count() as u64);
+        self.count_written(pass.table, stored.true_count() as u64);
         if let Some(returned) = &mut conflicts.returned {
             returned.keep(pass.table, &filter_record_batch(rows, &stored)?)?;
         }
@@ -221,7 +219,7 @@ impl Session {
         conflicts.returned = round.returned.take();
         conflicts.written += round.changed;
         ran?;
-        self.frontend().view().metrics().rows_written.add(round.changed);
+        self.count_written(pass.table, round.changed);
         let mut refused = round.take_refused();
         // A row that the query did not find either fails the condition, or is gone.
         let seen_keys = round.take_seen();

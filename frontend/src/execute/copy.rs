@@ -24,7 +24,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use partita_proto::access::{Action, Need};
 use partita_proto::catalog::Table;
-use partita_proto::schema::Column;
+use partita_proto::schema::{Column, ColumnType};
 use partita_sql::copy::{CopyDecoder, CopyEncoder};
 use partita_sql::shown_names::shown_name;
 use partita_sql::statement::{CopyFormat, CopyFrom, CopyTo};
@@ -266,8 +266,12 @@ fn as_assignable(
     columns: &[&Column],
     session: &Session,
 ) -> Result<RecordBatch, SqlError> {
-    if let Some(field) = batch.schema().fields().iter().find(|field| field.data_type().is_nested())
-    {
+    let schema = batch.schema();
+    let is_wrong = |(field, column): &(&Arc<Field>, &&Column)| {
+        let is_array = matches!(column.column_type, ColumnType::Array(_));
+        field.data_type().is_nested() && !(is_array && field.data_type().is_list())
+    };
+    if let Some((field, _)) = schema.fields().iter().zip(columns).find(is_wrong) {
         let message = format!("column \"{}\" of the file is nested", field.name());
         return Err(SqlError::new(DATATYPE_MISMATCH, message));
     }

@@ -86,7 +86,7 @@ impl Session {
         let table = table.ok_or_else(|| SqlError::undefined_table(&name.name))?;
         let needs = [Need::new(Action::Insert, self.viewer().object(table)?)];
         let permit = self.viewer().check(&needs)?;
-        let mut unfilled = Unfilled::new(self.frontend(), table, permit.clone());
+        let mut unfilled = Unfilled::new(self.frontend(), table, permit.clone(), "the table");
         let filled = Box::pin(self.fill(create, table, (running, parameters), &permit)).await;
         let executed = match filled {
             Ok(executed) => executed,
@@ -172,32 +172,39 @@ fn with_columns(create: &CreateTableAs, schema: &Schema) -> Result<CreateTable, 
 }
 
 /// A new table that is dropped again unless it gets all of its rows.
-struct Unfilled {
+pub(super) struct Unfilled {
     frontend: Arc<Frontend>,
     permit: Permit,
+    /// What the detail of an error calls it.
+    noun: &'static str,
     /// The change that drops it; `None` when it is to stay.
     removal: Option<Ddl>,
 }
 
 impl Unfilled {
     /// `permit` is one for the table: another table of its name is not dropped.
-    fn new(frontend: &Arc<Frontend>, table: &Table, permit: Permit) -> Self {
+    pub(super) fn new(
+        frontend: &Arc<Frontend>,
+        table: &Table,
+        permit: Permit,
+        noun: &'static str,
+    ) -> Self {
         let (database, name) = (table.database.clone(), table.name.clone());
         let removal = Ddl::DropTable { database, name, if_exists: true, cascade: false };
-        Self { frontend: Arc::clone(frontend), permit, removal: Some(removal) }
+        Self { frontend: Arc::clone(frontend), permit, noun, removal: Some(removal) }
     }
 
-    fn keep(&mut self) {
+    pub(super) fn keep(&mut self) {
         self.removal = None;
     }
 
     /// Drops the table, and returns the error for which it is dropped, with that in its detail.
-    async fn drop_table(mut self, error: SqlError) -> SqlError {
+    pub(super) async fn drop_table(mut self, error: SqlError) -> SqlError {
         let Some(removal) = self.removal.clone() else { return error };
         // If this wait is cancelled, the drop is ordered again.
         let outcome = match self.frontend.change(&self.permit, removal).await {
-            Ok(_) => "the table was dropped again".to_owned(),
-            Err(failure) => format!("the table could not be dropped: {}", failure.message),
+            Ok(_) => format!("{} was dropped again", self.noun),
+            Err(failure) => format!("{} could not be dropped: {}", self.noun, failure.message),
         };
         self.keep();
         let detail = match &error.detail {

@@ -166,6 +166,10 @@ impl Session {
         if !alter.changes.iter().all(is_rename) {
             check_no_copy(&self.catalog(), &table)?;
         }
+        if let Some(key) = alter.added_key() {
+            self.check_covered(&alter.table, Action::Own, permit)?;
+            return Box::pin(self.add_key(&table, key, permit)).await;
+        }
         let is_copied = self.catalog().copies_of(table.id).next().is_some();
         if let Some(placement) = alter.moving_placement(&table, is_copied)? {
             let new = placement.to_rekeyed(&table, &self.rekeyed_name(&table))?;
@@ -504,11 +508,25 @@ fn has_dependents(kind: &str, name: &str, dependents: &[String]) -> SqlError {
 
 /// Checks that all existing rows may have the same value in a column that is added.
 fn check_equal_default(column: &Column) -> Result<(), SqlError> {
+    check_single_default(column)?;
     if column.default.as_deref().and_then(UuidFunction::of_default).is_none() {
         return Ok(());
     }
     let feature = format!("adding a column with a DEFAULT of new UUIDs (\"{}\")", column.name);
     Err(SqlError::unsupported(feature).with_detail("rows that exist would all have the same one"))
+}
+
+/// Checks that the catalog can hold the value of existing rows in a column that is added.
+fn check_single_default(column: &Column) -> Result<(), SqlError> {
+    if !column.column_type.is_of_fields_only() {
+        return Ok(());
+    }
+    let data_type = column.column_type.sql();
+    let feature =
+        format!("adding a column of type {data_type} with a DEFAULT (\"{}\")", column.name);
+    Err(SqlError::unsupported(feature).with_hint(
+        "add the column without DEFAULT, then give it one by ALTER COLUMN ... SET DEFAULT",
+    ))
 }
 
 fn of_key(name: &str, table: &Table) -> SqlError {

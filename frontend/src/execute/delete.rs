@@ -42,7 +42,7 @@ impl Session {
             None => Source::Statement(&query.statement),
         };
         let unread = self.unread_by(delete, &table);
-        let target = Target { pinned: Some(&table), unread, ..Target::default() };
+        let target = Target { pinned: Some(&table), unread, deletes: true, ..Target::default() };
         let mut running = self.start(&source, target).await?;
         let mut deleted = 0;
         while let Some(keys) = running.stream.next().await {

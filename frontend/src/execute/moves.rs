@@ -18,6 +18,7 @@ use arrow::compute::{concat_batches, filter_record_batch, not, take_record_batch
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use futures::StreamExt;
+use partita_proto::catalog::Table;
 use partita_proto::key::Keys;
 use partita_proto::route::Cut;
 use partita_proto::service::{REMOVED_COLUMN, WriteKind};
@@ -167,7 +168,7 @@ impl Session {
         let keys = round.keys(new)?;
         let mut new_key_set: HashSet<&[u8]> = HashSet::with_capacity(keys.len());
         if let Some(row) = (0..keys.len()).find(|row| !new_key_set.insert(keys.get(*row))) {
-            return Err(taken(round, new, row)?);
+            return Err(taken(&round.table, new, row)?);
         }
         let columns = given_keys(&round.table);
         for start in (0..new.num_rows()).step_by(NAMED_KEYS_MAX) {
@@ -178,7 +179,7 @@ impl Session {
                 let existing = existing.iter().find(|key| new_key_set.contains(key));
                 if let Some(key) = existing {
                     let row = keys.iter().position(|new_key| new_key == key);
-                    return Err(taken(round, new, row.unwrap_or_default())?);
+                    return Err(taken(&round.table, new, row.unwrap_or_default())?);
                 }
             }
             // Without a condition all keys were read.
@@ -276,9 +277,9 @@ fn with_removed(moved: &Moved) -> Result<RecordBatch, SqlError> {
     Ok(take_record_batch(&rows_of_both, &order)?)
 }
 
-/// The error of a key that exists.
-fn taken(round: &Round<'_>, new: &RecordBatch, row: usize) -> Result<SqlError, SqlError> {
-    let columns: Vec<_> = round.table.schema.key_columns().collect();
+/// The error of a row whose new key exists.
+pub(super) fn taken(table: &Table, new: &RecordBatch, row: usize) -> Result<SqlError, SqlError> {
+    let columns: Vec<_> = table.schema.key_columns().collect();
     let values = key_values(&columns, &new.slice(row, 1))?;
     let values = values.into_iter().next().unwrap_or_default();
     let texts: Vec<String> = columns
@@ -290,7 +291,7 @@ fn taken(round: &Round<'_>, new: &RecordBatch, row: usize) -> Result<SqlError, S
         })
         .collect();
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    let constraint = format!("{}_pkey", round.table.name);
+    let constraint = format!("{}_pkey", table.name);
     let message = format!("duplicate key value violates unique constraint \"{constraint}\"");
     Ok(SqlError::new(UNIQUE_VIOLATION, message).with_detail(format!(
         "Key ({})=({}) already exists.",

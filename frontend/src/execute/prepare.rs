@@ -19,7 +19,8 @@ use partita_sql::statement::{
 };
 use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
-use partita_worker::{time_of, uuid_of};
+use partita_worker::interval_text::intervals_of;
+use partita_worker::{lists_of, time_of, uuid_of};
 
 use super::executed::Executed;
 use super::query::{Source, Target, plan, result_schema};
@@ -252,6 +253,14 @@ impl Session {
                     Some(data_type) => match value.try_as_str() {
                         Some(Some(text)) if *data_type == UUID => uuid_of(text),
                         Some(Some(text)) if *data_type == TIME => time_of(text),
+                        Some(Some(_)) if let DataType::List(item) = data_type => {
+                            let lists = lists_of(&value.to_array()?, item)?;
+                            Ok(ScalarValue::try_from_array(&lists, 0)?)
+                        }
+                        Some(Some(_)) if matches!(data_type, DataType::Interval(_)) => {
+                            let intervals = intervals_of(&value.to_array()?)?;
+                            Ok(ScalarValue::try_from_array(&intervals, 0)?)
+                        }
                         _ => Ok(value.cast_to(data_type)?),
                     },
                     None => Ok(value),

@@ -19,23 +19,28 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use partita_proto::access::{Action, Need, RowPredicate};
 use partita_proto::catalog::Table;
 use partita_proto::id::{RoleId, TableId};
 use partita_sql::adapted::adapt;
+use partita_sql::aligned::{self, TimeAndKeys};
 use partita_sql::merged::{self, Tables};
+use partita_sql::parser;
 use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{
-    check_sort_keys, drop_collations, give_names, name_numbered, number_alike, number_hiding,
-    order_aggregates, rename_tables, tell_sort_columns, with_shown_names,
+    check_sort_keys, drop_collations, give_names, name_by_text, name_function_columns,
+    name_numbered, number_alike, number_hiding, order_aggregates, rename_tables, tell_sort_columns,
+    with_shown_names,
 };
 use partita_worker::{with_bounded_constants, with_bounded_folding};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::aligned::{of_named, of_rows};
 use super::executed::Executed;
 use super::plan_lines;
 use crate::access::life::Life;
@@ -75,15 +80,17 @@ pub(super) enum Source<'a> {
     WithParameters(&'a PlannerStatement, &'a [ScalarValue]),
     /// A prepared query and values for its parameters.
     Prepared(&'a Prepared, &'a [ScalarValue]),
+    /// A plan of a syntax tree and values for its parameters.
+    Planned(&'a LogicalPlan, &'a PlannerStatement, &'a [ScalarValue]),
 }
 
 impl Source<'_> {
     /// The columns with the names that clients see.
     fn shown(&self, schema: SchemaRef) -> SchemaRef {
         match self {
-            Self::Statement(statement) | Self::WithParameters(statement, _) => {
-                with_shown_names(statement, schema)
-            }
+            Self::Statement(statement)
+            | Self::WithParameters(statement, _)
+            | Self::Planned(_, statement, _) => with_shown_names(statement, schema),
             Self::Prepared(prepared, _) => match &prepared.statement {
                 Statement::Query(query) => with_shown_names(&query.statement, schema),
                 _ => schema,
@@ -103,6 +110,8 @@ pub(super) struct Target<'a> {
     pub(super) unread: Option<TableId>,
     /// True if the rows are written to a table that the query does not read.
     pub(super) writes: bool,
+    /// True if the rows are deleted: garbage of a wide table is deleted with them, so that it does not come to light.
+    pub(super) deletes: bool,
     /// Rows that the statement supplies itself.
     pub(super) supplied: Option<&'a SuppliedRows>,
 }
@@ -164,7 +173,7 @@ impl Session {
     async fn start_once(
         &self,
         source: &Source<'_>,
-        Target { pinned, reads, unread, writes, supplied }: Target<'_>,
+        Target { pinned, reads, unread, writes, deletes, supplied }: Target<'_>,
         with_copies: bool,
     ) -> Result<Running, SqlError> {
         let mut state = self.statement_state();
@@ -186,6 +195,7 @@ impl Session {
             true => self.reading().linearizable(),
             false => self.reading(),
         };
+        let reading = Reading { uncollected: reading.uncollected || deletes, ..reading };
         state.config_mut().set_extension(Arc::new(reading));
         if let Some(supplied) = supplied {
             state.config_mut().set_extension(Arc::new(supplied.clone()));
@@ -225,6 +235,9 @@ impl Session {
                 let logical = self.cached_plan(state, prepared).await?;
                 with_parameters(logical.as_ref().clone(), parameters)?
             }
+            Source::Planned(logical, _, parameters) => {
+                with_parameters((*logical).clone(), parameters)?
+            }
         })
     }
 
@@ -247,6 +260,7 @@ impl Session {
         Reading {
             staleness_max: settings.staleness_max(),
             at_followers: settings.reads_at_followers(),
+            uncollected: settings.reads_uncollected(),
         }
     }
 
@@ -519,6 +533,11 @@ pub(super) async fn plan(
     state: &SessionState,
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
+    let sources = aligned::sources(&statement);
+    if !sources.is_empty() {
+        let columns = Box::pin(times_and_keys(state, sources)).await?;
+        aligned::resolve(&mut statement, &columns);
+    }
     qualifiers::check(&statement, &state.config_options().catalog.default_schema)?;
     check_sort_keys(&statement)?;
     adapt(&mut statement)?;
@@ -538,6 +557,37 @@ pub(super) async fn plan(
     };
     check(&logical)?;
     Ok(logical)
+}
+
+/// The columns of tables whose rows a statement aligns, by the numbers of their queries.
+async fn times_and_keys(
+    state: &SessionState,
+    sources: Vec<aligned::Source>,
+) -> Result<HashMap<String, TimeAndKeys>, SqlError> {
+    let mut columns = HashMap::with_capacity(sources.len());
+    for source in sources {
+        let time_and_keys = match of_named(state, &source).await? {
+            Some(time_and_keys) => time_and_keys,
+            None => of_rows(&rows_schema(state, &source).await?, &source)?,
+        };
+        columns.insert(source.number, time_and_keys);
+    }
+    Ok(columns)
+}
+
+/// The columns of an item of FROM, which may have aligned rows itself.
+fn rows_schema<'a>(
+    state: &'a SessionState,
+    source: &'a aligned::Source,
+) -> BoxFuture<'a, Result<SchemaRef, SqlError>> {
+    Box::pin(async move {
+        let text = format!("SELECT * FROM {}", source.relation);
+        let Some(Statement::Query(query)) = parser::parse(&text)?.pop() else {
+            return Err(SqlError::internal("an aligned item of FROM is no query"));
+        };
+        let logical = plan(state, query.statement).await?;
+        Ok(SchemaRef::clone(logical.schema().inner()))
+    })
 }
 
 /// The plan of a statement, some of whose sort keys the planner may take for something else.
@@ -594,7 +644,9 @@ async fn planned_with_names(
     // Each rewrite is tried at most once, for the error that it repairs.
     let mut ways: Vec<Way> = vec![
         (names_are_alike, number_alike),
+        (names_are_alike, name_by_text),
         (a_column_is_missing, give_names),
+        (a_column_is_missing, name_function_columns),
         (a_sort_key_is_missing, name_numbered),
         (a_difference_is_negated, turn_differences),
         (a_column_has_no_fields, rename_tables),

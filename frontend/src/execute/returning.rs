@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::new_null_array;
+use arrow::array::{ArrayRef, new_null_array};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::TableWithJoins;
 use partita_proto::catalog::Table;
 use partita_proto::size::batch_bytes;
 use partita_sql::statement::{Query, Returning, Statement, TableName};
@@ -22,6 +23,8 @@ const RETURNED_BYTES_MAX: usize = 64 << 20;
 #[derive(Default)]
 pub(super) struct Returned {
     rows: Vec<RecordBatch>,
+    /// For each batch of an UPDATE with FROM the columns of other tables.
+    joined: Vec<Vec<ArrayRef>>,
     bytes: usize,
 }
 
@@ -44,6 +47,25 @@ impl Returned {
         )?;
         self.bytes += batch_bytes(&shown_rows);
         self.rows.push(shown_rows);
+        self.check_size()
+    }
+
+    /// As [`Returned::keep`], with columns of other tables beside the rows.
+    ///
+    /// # Errors
+    /// 54000 if the statement returns too many rows.
+    pub(super) fn keep_joined(
+        &mut self,
+        table: &Table,
+        rows: &RecordBatch,
+        others: Vec<ArrayRef>,
+    ) -> Result<(), SqlError> {
+        self.bytes += others.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
+        self.joined.push(others);
+        self.keep(table, rows)
+    }
+
+    fn check_size(&self) -> Result<(), SqlError> {
         if self.bytes > RETURNED_BYTES_MAX {
             let message = format!("RETURNING exceeds the limit of {RETURNED_BYTES_MAX} bytes");
             return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
@@ -57,6 +79,11 @@ impl Returned {
     pub(super) fn into_rows(self) -> Vec<RecordBatch> {
         self.rows
     }
+
+    /// The rows, each batch with the columns of other tables.
+    pub(super) fn into_joined_rows(self) -> impl Iterator<Item = (RecordBatch, Vec<ArrayRef>)> {
+        self.rows.into_iter().zip(self.joined)
+    }
 }
 
 /// RETURNING of a statement, with what its query needs.
@@ -65,6 +92,8 @@ pub(super) struct ReturningOf<'a> {
     pub(super) returning: &'a Returning,
     pub(super) table: &'a TableName,
     pub(super) alias: Option<&'a str>,
+    /// Other tables whose columns it may name.
+    pub(super) from: &'a [TableWithJoins],
     pub(super) text: &'a Arc<str>,
 }
 
@@ -76,18 +105,21 @@ pub(super) fn returning_of(statement: &Statement) -> Option<ReturningOf<'_>> {
             returning,
             table: &insert.table,
             alias: insert.alias.as_deref(),
+            from: &[],
             text: &insert.text,
         },
         Statement::Update(update) => ReturningOf {
             returning,
             table: &update.table,
             alias: update.alias.as_deref(),
+            from: update.from_tables(),
             text: &update.text,
         },
         Statement::Delete(delete) => ReturningOf {
             returning,
             table: &delete.table,
             alias: delete.alias.as_deref(),
+            from: &[],
             text: &delete.text,
         },
         _ => return None,
@@ -98,7 +130,7 @@ impl Session {
     /// The query over the rows that a statement has written or removed.
     pub(super) fn returning_query(&self, clause: ReturningOf<'_>) -> Result<Query, SqlError> {
         let table = self.table(clause.table)?;
-        clause.returning.query(&table, clause.alias, clause.text)
+        clause.returning.query(&table, clause.alias, clause.from, clause.text)
     }
 
     /// Plans RETURNING before a statement writes anything: one that cannot be planned must not leave rows behind.

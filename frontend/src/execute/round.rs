@@ -18,6 +18,7 @@ use partita_sql::update_rows::key_condition;
 use partita_worker::Zone;
 
 use super::assigned::assignable;
+use super::joined_returning::{JoinedReturning, JoinedRows};
 use super::returning::Returned;
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::TablePlan;
@@ -129,6 +130,9 @@ pub(super) struct Round<'a> {
     pub(super) addition: Option<Addition>,
     /// The rows as they were written or removed, if they are returned.
     pub(super) returned: Option<Returned>,
+    /// RETURNING over other tables too, and what was joined to the rows that are being written.
+    pub(super) joined: Option<&'a JoinedReturning>,
+    joined_rows: Option<JoinedRows>,
     /// Columns that the statement sets, by their positions.
     targets: Vec<usize>,
     pub(super) reads: Arc<Reads>,
@@ -204,6 +208,8 @@ impl<'a> Round<'a> {
             action: Action::Update,
             addition: None,
             returned: None,
+            joined: None,
+            joined_rows: None,
             targets: update.targets(&table.schema)?,
             reads: Arc::new(reads),
             seen: (update.has_from() && pending.is_none()).then(KeySet::new),
@@ -366,8 +372,31 @@ impl<'a> Round<'a> {
         rows: &RecordBatch,
         is_done: &BooleanArray,
     ) -> Result<(), SqlError> {
+        if self.returned.is_none() {
+            return Ok(());
+        }
+        let rows = filter_record_batch(rows, is_done)?;
+        let others = match &self.joined_rows {
+            Some(joined) => Some(joined.beside(&self.keys(&rows)?)?),
+            None => None,
+        };
         let Some(returned) = &mut self.returned else { return Ok(()) };
-        returned.keep(&self.table, &filter_record_batch(rows, is_done)?)
+        match others {
+            Some(others) => returned.keep_joined(&self.table, &rows, others),
+            None => returned.keep(&self.table, &rows),
+        }
+    }
+
+    /// Notes what other tables joined to a batch of the query, for the rows, by storage name, that it becomes.
+    pub(super) fn note_joined(
+        &mut self,
+        batch: &RecordBatch,
+        rows: &RecordBatch,
+    ) -> Result<(), SqlError> {
+        if let Some(joined) = self.joined {
+            self.joined_rows = Some(JoinedRows::new(joined, batch, &self.keys(rows)?)?);
+        }
+        Ok(())
     }
 
     /// The rows for the next pass.

@@ -87,6 +87,8 @@ impl Session {
             names.iter().map(|name| name.trim()).find(|name| catalog.databases.contains_key(*name));
         match (database, names.first()) {
             (Some(name), _) => self.set_database(name),
+            // An empty path asks for qualified names; others are found where they were.
+            (None, Some(name)) if names.len() == 1 && name.trim().is_empty() => Ok(()),
             (None, Some(name)) => Err(SqlError::undefined_database(name)),
             (None, None) => Ok(()),
         }

@@ -15,13 +15,19 @@ use crate::temporary::{TemporaryTable, is_temporary};
 
 /// Refuses statements that temporary tables do not take, by the objects that the statement needs.
 pub(super) fn check_temporary(statement: &Statement, needs: &[Need]) -> Result<(), SqlError> {
+    let statement = match statement {
+        Statement::Explain(explain) => explain.statement.as_ref(),
+        statement => statement,
+    };
     let takes_temporary = match statement {
-        Statement::Insert(insert) => insert.only_stores() && !insert.keeps,
-        Statement::Delete(delete) => delete.returning.is_none(),
-        Statement::CreateTable(_)
+        Statement::Insert(_)
+        | Statement::Delete(_)
+        | Statement::Update(_)
+        | Statement::CreateTable(_)
         | Statement::CopyFrom(_)
         | Statement::DropTable(_)
         | Statement::Truncate(_)
+        | Statement::Lock(_)
         | Statement::Vacuum(_) => true,
         _ => false,
     };
@@ -32,20 +38,9 @@ pub(super) fn check_temporary(statement: &Statement, needs: &[Need]) -> Result<(
     match temporary.filter(|_| !takes_temporary) {
         None => Ok(()),
         Some(table) => {
-            let (form, name) = (form_of(statement), &table.name);
+            let (form, name) = (statement.tag(), &table.name);
             Err(SqlError::unsupported(format!("{form} of a temporary table (\"{name}\")")))
         }
-    }
-}
-
-/// Name of a statement, with the clause for which a temporary table does not take it.
-fn form_of(statement: &Statement) -> &'static str {
-    match statement {
-        Statement::Insert(insert) if insert.returning.is_some() => "INSERT ... RETURNING",
-        Statement::Insert(insert) if insert.conflict.is_some() => "INSERT ... ON CONFLICT",
-        Statement::Insert(_) => "UPSERT",
-        Statement::Delete(_) => "DELETE ... RETURNING",
-        statement => statement.tag(),
     }
 }
 

@@ -77,7 +77,20 @@ impl Session {
     ) -> Result<Executed, SqlError> {
         let table = self.table(&update.table)?;
         check_no_copy(&self.catalog(), &table)?;
-        let mut returned = update.returning.as_ref().map(|_| Returned::default());
+        let clause = update.returning.as_ref().map(|returning| ReturningOf {
+            returning,
+            table: &update.table,
+            alias: update.alias.as_deref(),
+            from: update.from_tables(),
+            text: &update.text,
+        });
+        let mut returned = clause.map(|_| Returned::default());
+        let joined = match clause {
+            Some(clause) if update.has_from() => {
+                Some(Box::pin(self.joined_returning(clause)).await?)
+            }
+            _ => None,
+        };
         let mut pending: Option<Pending> = None;
         let mut updated = 0;
         let mut rows_max = usize::MAX;
@@ -91,21 +104,21 @@ impl Session {
             };
             let mut round = self.round(update, permit, &table, pending.take(), rows_max)?;
             (round.action, round.returned) = (action, returned.take());
+            round.joined = joined.as_ref();
             let ran = Box::pin(self.run_round(&mut round, parameters)).await;
             updated += round.changed;
             returned = round.returned.take();
             let plan = ran.map_err(|error| after(error, updated, action.verb()))?;
             if round.is_complete() {
-                let metrics = self.frontend().view().metrics();
                 match action {
-                    Action::Update => metrics.rows_written.add(updated),
-                    Action::Delete => metrics.rows_deleted.add(updated),
+                    Action::Update => self.count_written(&table, updated),
+                    Action::Delete => self.frontend().view().metrics().rows_deleted.add(updated),
                 }
-                let output = match (returned, &update.returning) {
-                    (Some(rows), Some(returning)) => {
-                        let (table, text) = (&update.table, &update.text);
-                        let alias = update.alias.as_deref();
-                        let clause = ReturningOf { returning, table, alias, text };
+                let output = match (returned, clause, &joined) {
+                    (Some(rows), _, Some(joined)) => {
+                        Box::pin(self.joined_output(joined, rows, parameters)).await?
+                    }
+                    (Some(rows), Some(clause), None) => {
                         Box::pin(self.returned(clause, rows, parameters)).await?
                     }
                     _ => Output::affected(action.name(), updated),
@@ -139,9 +152,7 @@ impl Session {
         pending: Option<Pending>,
         rows_max: usize,
     ) -> Result<Round<'a>, SqlError> {
-        let view = self.frontend().view();
-        let table = view.newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
-        let plan = view.plan(self.frontend().state(), &table)?;
+        let (table, plan) = self.changing(table)?;
         let reads = Reads::new(table.schema.version, rows_max);
         Round::new(update, permit, (table, plan), pending, reads)
     }
@@ -154,7 +165,10 @@ impl Session {
     ) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
         let (table, reads) = (Arc::clone(&round.table), Arc::clone(&round.reads));
         let columns = stored(&table);
-        let query = round.update.rows_query(&table, &columns, round.condition())?;
+        let mut query = round.update.rows_query(&table, &columns, round.condition())?;
+        if let Some(joined) = round.joined {
+            joined.extend(&mut query)?;
+        }
         let source = match parameters {
             Some(parameters) => Source::WithParameters(&query.statement, parameters),
             None => Source::Statement(&query.statement),
@@ -167,10 +181,17 @@ impl Session {
             pinned: Some(&table),
             reads: Some(&reads),
             unread,
+            // As DELETE without RETURNING: garbage that stays could become visible.
+            deletes: round.action == Action::Delete,
             supplied: supplied.as_ref(),
             ..Target::default()
         };
         let mut running = self.start(&source, target).await?;
+        if let Some(temporary) = self.frontend().temporary().get(table.id) {
+            let stream = &mut running.stream;
+            self.change_temporary(round, &temporary, &columns, stream).await?;
+            return Ok(running.plan);
+        }
         while let Some(batch) = running.stream.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {
@@ -195,6 +216,7 @@ impl Session {
         }
         let new_rows = round.new_rows(columns, &batch, self.zone())?;
         let completed = round.plan.complete(&new_rows)?;
+        round.note_joined(&batch, &completed.rows)?;
         if !round.may_move() {
             return self.write_rows(round, completed).await;
         }

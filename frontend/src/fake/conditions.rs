@@ -17,9 +17,16 @@ impl Partition {
         let keys = self.codec.encode(&request.rows)?;
         let is_older =
             |key: &[u8]| self.written.get(key).is_none_or(|index| *index <= condition.index);
+        let is_row_older = |key: &[u8]| {
+            let row = self.codec.first_cells(key, 1).unwrap_or(key);
+            let mut cells = self.written.iter().filter(|(written, _)| written.starts_with(row));
+            cells.all(|(_, index)| *index <= condition.index)
+        };
+        let by_row = condition.by_row && self.table.schema.options.wide.is_some();
         let is_current =
             condition.epoch == self.epoch && condition.schema >= self.table.schema.version;
-        Ok(is_current && keys.iter().all(is_older))
+        let holds = if by_row { keys.iter().all(is_row_older) } else { keys.iter().all(is_older) };
+        Ok(is_current && holds)
     }
 
     /// Effects of a write, in order.

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, new_null_array};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{
-    DataType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType,
+    DataType, FieldRef, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
 use datafusion::error::DataFusionError;
-use partita_proto::schema::{Column, UUID};
+use partita_proto::lists::gathered;
+use partita_proto::schema::{Column, ColumnType, UUID};
 use partita_proto::time_of_day::DAY_MICROS;
 use partita_worker::casts::rounded;
-use partita_worker::{nearest_floats, times_of, uuids_of};
+use partita_worker::interval_text::intervals_of;
+use partita_worker::{lists_of, nearest_floats, times_of, uuids_of};
 
 use super::length::fitting;
 use crate::error::{DATATYPE_MISMATCH, SqlError};
@@ -70,6 +72,11 @@ fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
             if *utc.data_type() == target { Ok(utc) } else { cast(&utc, &target) }
         }
         (_, &UUID) => uuids_of(array).map_err(with_column),
+        (_, DataType::Interval(_)) => intervals_of(array).map_err(with_column),
+        (_, DataType::List(item)) => match element_of(source) {
+            None => lists_of(array, item).map_err(with_column),
+            Some(_) => arrays(array, item, column),
+        },
         // A dictionary of texts too.
         (
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..),
@@ -80,6 +87,34 @@ fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
             Ok(nearest_floats(array, target == DataType::Float64)?)
         }
         _ => cast(array, &target),
+    }
+}
+
+/// The arrays with each element converted to the type of the column's elements.
+fn arrays(array: &ArrayRef, item: &FieldRef, column: &Column) -> Result<ArrayRef, SqlError> {
+    let ColumnType::Array(element) = column.column_type else { return Ok(Arc::clone(array)) };
+    let lists = match array.data_type() {
+        DataType::LargeList(source) | DataType::FixedSizeList(source, _) => {
+            cast_with_options(array, &DataType::List(Arc::clone(source)), &STRICT)?
+        }
+        _ => Arc::clone(array),
+    };
+    // Elements of rows that are not written must not fail.
+    let lists = gathered(lists.as_list::<i32>())?;
+    let lists = lists.as_list::<i32>();
+    let elements = Column { column_type: element.column_type(), ..column.clone() };
+    let values = converted(lists.values(), &elements)?;
+    let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+    Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
+}
+
+/// Type of the elements of an array; `None` for other types.
+fn element_of(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.data_type())
+        }
+        _ => None,
     }
 }
 
@@ -120,6 +155,20 @@ fn may_assign(source: &DataType, target: &DataType) -> bool {
         DataType::Utf8View => !source.is_nested(),
         _ if target.is_numeric() => !source.is_temporal(),
         &UUID => return source.is_string(),
+        DataType::Interval(_) => {
+            return source.is_string()
+                || matches!(source, DataType::Interval(_) | DataType::Duration(_));
+        }
+        // Arrow would make an array of a single value.
+        DataType::List(item) => {
+            return match element_of(source) {
+                None => source.is_string(),
+                Some(DataType::Null) => true,
+                Some(element) => {
+                    element == item.data_type() || may_assign(element, item.data_type())
+                }
+            };
+        }
         DataType::Time64(_) => {
             source.is_string()
                 || matches!(

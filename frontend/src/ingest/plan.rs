@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatchOptions, new_null_array};
 use arrow::compute::{and, is_null};
-use arrow::datatypes::{FieldRef, Schema};
+use arrow::datatypes::{Field, FieldRef, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::execution::SessionState;
 use parking_lot::Mutex;
@@ -26,6 +26,7 @@ use partita_proto::value::Value;
 
 use super::calendar;
 use super::cast::assign;
+use super::cells;
 use super::expression::{Condition, DefaultValue, Generated};
 use super::row_ids;
 use super::size::{larger_rows, longer_than, oversized_row};
@@ -124,6 +125,9 @@ impl TablePlan {
         self.check_not_null(&columns, rows.num_rows())?;
         self.check_some_field(&columns, rows.num_rows())?;
         self.check_conditions(&columns, rows.num_rows())?;
+        if let Some(wide) = &self.schema.options.wide {
+            cells::check(wide, &columns, rows.num_rows())?;
+        }
         self.finish(columns, rows.num_rows(), |_| true)
     }
 
@@ -169,8 +173,8 @@ impl TablePlan {
         self.finish(columns, rows.num_rows(), |position| is_key[position])
     }
 
-    /// Completes rows that have the storage names of an older schema version. Dropped columns are left out, new ones
-    /// get their default.
+    /// Completes rows that have the storage names and types of an older schema version. Dropped columns are left out, new
+    /// ones get their default.
     pub(crate) fn complete_again(
         &self,
         rows: &RecordBatch,
@@ -180,7 +184,8 @@ impl TablePlan {
         let mut arrays = Vec::new();
         for column in self.schema.columns.iter().filter(|column| column.generated.is_none()) {
             if let Some(array) = rows.column_by_name(&column.storage_name) {
-                fields.push(column.field().with_nullable(true));
+                // The column may have a wider type now, to which the values are assigned.
+                fields.push(Field::new(&column.name, array.data_type().clone(), true));
                 arrays.push(Arc::clone(array));
             }
         }

@@ -270,6 +270,7 @@ impl Frontend {
                 first_by_time: None,
                 order: None,
                 for_update: false,
+                uncollected: false,
             };
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {
@@ -282,7 +283,11 @@ impl Frontend {
     }
 
     /// Scans a partition at its leader, which is searched for.
-    async fn scan_leader(&self, route: &Route, request: &ScanRequest) -> Result<ScanReply, Error> {
+    pub(crate) async fn scan_leader(
+        &self,
+        route: &Route,
+        request: &ScanRequest,
+    ) -> Result<ScanReply, Error> {
         let (leaders, nodes) = (self.view().leaders(), self.view().nodes());
         let mut node = leaders.first(route);
         let mut attempts = 0;

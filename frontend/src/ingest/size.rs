@@ -3,6 +3,7 @@
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
+use partita_proto::lists::row_bytes;
 use partita_proto::schema::UUID;
 use partita_proto::size::{batch_bytes, view_length};
 use partita_proto::uuid::UUID_BYTES;
@@ -40,6 +41,10 @@ fn row_sizes(batch: &RecordBatch) -> Vec<usize> {
     for column in batch.columns() {
         match lengths(column) {
             Some(lengths) => {
+                sizes.iter_mut().zip(lengths).for_each(|(size, length)| *size += length);
+            }
+            None if let Some(lists) = column.as_list_opt::<i32>() => {
+                let lengths = row_bytes(lists);
                 sizes.iter_mut().zip(lengths).for_each(|(size, length)| *size += length);
             }
             None => {

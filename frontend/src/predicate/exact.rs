@@ -74,6 +74,8 @@ fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
         | ColumnType::Float32
         | ColumnType::Float64
         | ColumnType::Binary
+        | ColumnType::Array(_)
+        | ColumnType::Interval
         | ColumnType::Decimal(..) => false,
     };
     alike.then_some(operand.column)

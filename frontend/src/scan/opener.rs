@@ -326,6 +326,7 @@ impl Opener {
             first_by_time: self.spec.first_by_time,
             order: self.spec.key_order(),
             for_update: self.for_update,
+            uncollected: self.spec.reading.uncollected,
         };
         // Where other replicas may answer as well, none is waited for until the end.
         let (deadline, replica) = match self.spec.read_from(target.is_picked) {

@@ -71,9 +71,11 @@ pub(super) fn key_order(
         let domain = domains.get(&column.storage_name);
         let may_be_null = column.nullable && domain.is_none_or(Domain::allows_null);
         let nulls_apart = may_be_null && options.nulls_first == options.descending;
+        // Keys may be in descending order of a column, which has no NULL.
+        let descending = options.descending != schema.descends(*id);
         match order {
-            None => order = Some(KeyOrder { descending: options.descending, nulls_apart }),
-            Some(order) if nulls_apart || order.descending != options.descending => return None,
+            None => order = Some(KeyOrder { descending, nulls_apart }),
+            Some(order) if nulls_apart || order.descending != descending => return None,
             Some(_) => {}
         }
     }

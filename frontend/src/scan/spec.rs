@@ -103,6 +103,8 @@ pub(crate) struct Reading {
     pub(crate) staleness_max: Duration,
     /// True if followers are asked where a partition is read much.
     pub(crate) at_followers: bool,
+    /// True if cells of wide tables are read that are garbage and not yet removed.
+    pub(crate) uncollected: bool,
 }
 
 impl Reading {
@@ -114,7 +116,7 @@ impl Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { staleness_max: Duration::ZERO, at_followers: true }
+        Self { staleness_max: Duration::ZERO, at_followers: true, uncollected: false }
     }
 }
 

@@ -39,10 +39,12 @@ const PRESET: &str = "Preset Options";
 const ABOUT: &[(&str, &str, &str)] = &[
     ("application_name", REPORTING, "Sets the application name to be reported in statistics."),
     ("bytea_output", CLIENT, "Sets the output format for bytea."),
+    ("check_function_bodies", CLIENT, "Accepted; there are no functions in SQL."),
     ("client_encoding", LOCALE, "Sets the client's character set encoding."),
     ("client_min_messages", CLIENT, "Accepted; all messages are sent to the client."),
     ("datestyle", LOCALE, "Sets the display format for date and time values."),
     ("default_table_access_method", CLIENT, "Sets the default table access method for new tables."),
+    ("default_tablespace", CLIENT, "Sets the default tablespace, of which there is only one."),
     ("default_transaction_isolation", CLIENT, "Sets the isolation level of new transactions."),
     ("default_transaction_read_only", CLIENT, "Sets the read-only status of new transactions."),
     ("extra_float_digits", LOCALE, "Accepted; floats are shown exactly."),
@@ -76,10 +78,13 @@ const ABOUT: &[(&str, &str, &str)] = &[
         "Causes strings to treat backslashes literally.",
     ),
     ("statement_timeout", CLIENT, "Sets the maximum duration of any statement."),
+    ("synchronize_seqscans", CLIENT, "Accepted; each scan is its own."),
     ("synchronous_commit", CLIENT, "Writes are durable before they are acknowledged."),
     ("timezone", LOCALE, "Sets the time zone of displaying and reading instants."),
     ("transaction_isolation", CLIENT, "Sets the isolation level of the current transaction."),
     ("transaction_read_only", CLIENT, "Sets the read-only status of the current transaction."),
+    ("uncollected_cells", READS, "Shows cells of wide tables that are garbage."),
+    ("xmloption", CLIENT, "Accepted; there is no type XML."),
 ];
 
 /// Levels of messages that clients choose.
@@ -103,9 +108,11 @@ fn described(name: &'static str, takes: Takes, default: &'static str) -> Describ
             (_, "max_identifier_length" | "max_index_keys" | "server_version_num") => {
                 ("integer", Some((default, default)), &[])
             }
-            (_, "client_encoding" | "default_table_access_method") => ("string", None, &[]),
             (_, "client_min_messages") => ("enum", None, LEVELS),
             (Takes::Consistency, _) => ("enum", None, &[LINEARIZABLE, BOUNDED]),
+            (Takes::Encoding, _) | (_, "default_table_access_method" | "default_tablespace") => {
+                ("string", None, &[])
+            }
             (Takes::OneOf(values), _) if values.first() != Some(&"on") => ("enum", None, values),
             (Takes::Choice(values), _) => ("enum", None, values),
             (Takes::Switch | Takes::OneOf(_), _) => ("bool", None, &[]),

@@ -172,6 +172,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAAAAAAAE", "NOTIFY jobs, 'x'"),
     ("AAAAAAAAE", "UNLISTEN *"),
     ("AAAAAAAAE", "VACUUM"),
+    ("AAAADHAHE", "BEGIN; LOCK TABLE acme_t IN ACCESS SHARE MODE"),
     ("AAAAAAAAE", ""),
     ("AAAAAAAAE", "SELECT pg_cancel_backend(pg_backend_pid() * 0)"),
     ("AAAAAAAAE", "SET ROLE NONE"),
@@ -277,6 +278,7 @@ fn leaves_no_trace(sql: &str) -> bool {
                     | Statement::Notify
                     | Statement::Unlisten
                     | Statement::Vacuum(_)
+                    | Statement::Lock(_)
             )
     };
     parser::parse(sql).unwrap().iter().all(is_of_session)
@@ -491,6 +493,7 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::Notify => "Notify",
         Statement::Unlisten => "Unlisten",
         Statement::Vacuum(_) => "Vacuum",
+        Statement::Lock(_) => "Lock",
         Statement::Advise(_) => "Advise",
         Statement::Empty => "Empty",
     }

@@ -31,6 +31,42 @@ async fn rows_come_back_from_files_of_each_format() {
 }
 
 #[tokio::test]
+async fn arrays_and_intervals_come_back_from_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = db(directory.path());
+    db.tag(
+        "CREATE TABLE a (k INT PRIMARY KEY, n INT[], s STRING[], d DATE[], u UUID[], \
+         t TIMESTAMP(6) WITH TIME ZONE[])",
+    )
+    .await;
+    db.tag(
+        "INSERT INTO a VALUES (1, '{1,NULL}', '{a,\"b c\",NULL}', '{2024-02-29}', \
+         '{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}', '{2024-01-01 00:00:00+00}'), \
+         (2, NULL, '{}', NULL, '{}', '{NULL}')",
+    )
+    .await;
+    db.tag("CREATE TABLE i (k INT PRIMARY KEY, v INTERVAL)").await;
+    db.tag("INSERT INTO i VALUES (1, '1 year -2 days 00:00:00.5'), (2, NULL)").await;
+    let arrays = db.lines("SELECT * FROM a ORDER BY k").await;
+    let intervals = db.lines("SELECT * FROM i ORDER BY k").await;
+    for format in ["text", "csv", "binary", "ndjson", "parquet"] {
+        for (table, before) in [("a", &arrays), ("i", &intervals)] {
+            let copy = format!("COPY {table} TO 'rows' (FORMAT {format})");
+            if (table, format) == ("i", "parquet") {
+                assert_eq!(db.error(&copy).await.sqlstate, "0A000");
+                continue;
+            }
+            assert_eq!(db.tag(&copy).await, "COPY 2");
+            db.tag(&format!("DELETE FROM {table}")).await;
+            let copy = format!("COPY {table} FROM 'rows' (FORMAT {format})");
+            assert_eq!(db.tag(&copy).await, "COPY 2", "{format}");
+            let after = db.lines(&format!("SELECT * FROM {table} ORDER BY k")).await;
+            assert_eq!(&after, before, "{format}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn columns_of_parquet_are_found_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let db = db(directory.path());

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use partita_proto::Error;
+use partita_proto::materialized::CopyState;
 
 use super::Db;
+use crate::SessionOptions;
 
 async fn notes() -> Db {
     let db = Db::new();
@@ -91,4 +93,61 @@ async fn rows_that_follow_each_other_are_spread() {
     // In the order of the key, which begins with a hash of each row's number.
     let stored = db.lines("SELECT n FROM notes").await;
     assert!(!stored.iter().map(|n| n.parse::<u32>().unwrap()).is_sorted());
+}
+
+#[tokio::test]
+async fn a_key_is_added_when_rows_allow_it() {
+    let db = notes().await;
+    db.tag("INSERT INTO notes VALUES ('a', 1), ('a', 1), ('b', 2)").await;
+    let error = db.error("ALTER TABLE notes ADD PRIMARY KEY (text, n)").await;
+    assert_eq!(error.sqlstate, "23505");
+    assert_eq!(db.one("SELECT count(*) FROM notes").await, "3");
+    assert_eq!(db.frontend.catalog().tables["public"].len(), 1);
+    let before = db.frontend.catalog().table("public", "notes").unwrap().id;
+    db.tag("DELETE FROM notes WHERE text = 'a'").await;
+    assert_eq!(db.tag("ALTER TABLE notes ADD PRIMARY KEY (text)").await, "ALTER TABLE");
+    db.tag("INSERT INTO notes VALUES ('b', 3), ('c', 4)").await;
+    assert_eq!(db.lines("SELECT * FROM notes ORDER BY text").await, ["b|3", "c|4"]);
+    let catalog = db.frontend.catalog();
+    let after = catalog.table("public", "notes").unwrap();
+    assert!(!after.schema.is_keyless() && after.schema.columns.len() == 2);
+    assert_eq!(after.id, before, "rights go by the id");
+    // Its former partitions tell for a while which writes they took.
+    let retired = catalog.table("public", "notes$rekeyed").and_then(|table| table.copy.clone());
+    assert_eq!(retired.map(|copy| copy.state), Some(CopyState::Retired));
+    assert_eq!(db.error("ALTER TABLE notes ADD PRIMARY KEY (n)").await.sqlstate, "42P16");
+}
+
+#[tokio::test]
+async fn a_null_refuses_a_key_and_leaves_the_table_as_it_was() {
+    let db = notes().await;
+    db.tag("INSERT INTO notes VALUES ('a', 1), (NULL, 2)").await;
+    let error = db.error("ALTER TABLE notes ADD PRIMARY KEY (text)").await;
+    assert_eq!(error.sqlstate, "23502");
+    assert!(error.message.contains("\"text\" of relation \"notes\""), "{}", error.message);
+    db.tag("INSERT INTO notes VALUES ('c', 3)").await;
+    assert_eq!(db.one("SELECT count(*) FROM notes").await, "3");
+    assert_eq!(db.frontend.catalog().tables["public"].len(), 1);
+}
+
+#[tokio::test]
+async fn rows_that_are_written_while_a_key_is_added_are_there_or_refused() {
+    let db = notes().await;
+    let session = db.frontend.session(SessionOptions::default());
+    let writer = tokio::spawn(async move {
+        let mut acknowledged = 0;
+        for n in 0..200 {
+            let row = format!("INSERT INTO notes VALUES ('row {n}', {n})");
+            match session.execute(&row).await {
+                Ok(_) => acknowledged += 1,
+                Err(error) => assert_eq!(error.sqlstate, "40001", "{error}"),
+            }
+            tokio::task::yield_now().await;
+        }
+        acknowledged
+    });
+    tokio::task::yield_now().await;
+    db.tag("ALTER TABLE notes ADD PRIMARY KEY (text)").await;
+    let acknowledged: u32 = writer.await.unwrap();
+    assert_eq!(db.one("SELECT count(*) FROM notes").await, acknowledged.to_string());
 }

@@ -96,6 +96,19 @@ async fn arrays_of_columns_have_a_row_for_each_element() {
             "1|17 2|7 2|7 3|NULL",
         ),
         ("SELECT k FROM t WHERE EXISTS (SELECT 1 FROM unnest(t.a) AS u (x) WHERE u.x = 6)", "1"),
+        // Computed arrays, and series.
+        (
+            "SELECT k, x FROM t, unnest(array_append(t.a, 9)) AS x WHERE k = 1 ORDER BY x",
+            "1|5 1|6 1|9",
+        ),
+        (
+            "SELECT k, x, n FROM t, unnest(ARRAY[k, k * 10]) WITH ORDINALITY AS u (x, n) WHERE k = 1 ORDER BY n",
+            "1|1|1 1|10|2",
+        ),
+        (
+            "SELECT k, n FROM t, generate_series(1, t.k) AS n WHERE k > 1 ORDER BY k, n",
+            "2|1 2|1 2|2 2|2 3|1 3|2 3|3",
+        ),
     ] {
         let sql = sql.replace("FROM t", &format!("FROM {A}"));
         assert_eq!(Db::new().lines(&sql).await.join(" "), rows, "{sql}");

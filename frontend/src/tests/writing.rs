@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, StringArray};
+use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Db;
 use crate::FrontendOptions;
+use crate::ingest::plan::TablePlan;
 
 const EVENTS: &str = "CREATE TABLE events (userid BIGINT UNSIGNED, ts TIMESTAMP(3) TIME INDEX, \
                       v DOUBLE, PRIMARY KEY (userid, ts))";
@@ -449,4 +451,27 @@ async fn a_time_beyond_the_calendar_is_refused() {
     }
     db.tag("INSERT INTO t VALUES ('9999-12-31 23:59:59', 1)").await;
     assert_eq!(db.one("SELECT count(*) FROM t").await, "1");
+}
+
+#[tokio::test]
+async fn rows_that_were_completed_before_a_type_became_wider_are_completed_again() {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (k BIGINT PRIMARY KEY, v INT, w INT DEFAULT 7)").await;
+    let plan = || {
+        let table = db.frontend.catalog().table("public", "t").map(Arc::clone).unwrap();
+        TablePlan::new(db.frontend.state(), &table).unwrap()
+    };
+    let keys: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let values: ArrayRef = Arc::new(Int32Array::from(vec![Some(5), None]));
+    let rows = RecordBatch::try_from_iter_with_nullable([("k", keys, true), ("v", values, true)]);
+    let narrow = plan().complete(&rows.unwrap()).unwrap().rows;
+    db.tag("ALTER TABLE t ALTER COLUMN v TYPE BIGINT").await;
+    let wide = plan().complete_again(&narrow, false).unwrap().rows;
+    let columns = [&narrow, &wide].map(|rows| Arc::clone(rows.column_by_name("v").unwrap()));
+    assert_eq!(columns[0].data_type(), &DataType::Int32);
+    assert_eq!(columns[1].data_type(), &DataType::Int64);
+    for column in &columns {
+        assert_eq!(Value::from_array(column, 0).unwrap(), Value::Int(5));
+        assert_eq!(Value::from_array(column, 1).unwrap(), Value::Null);
+    }
 }

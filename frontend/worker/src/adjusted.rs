@@ -305,6 +305,13 @@ impl ScalarUDFImpl for Adjusted {
                     {
                         Ok(vec![(*first).clone(); types.len()])
                     }
+                    // UUIDs are no bytes.
+                    [first, rest @ ..]
+                        if matches!(first, DataType::FixedSizeBinary(_))
+                            && rest.iter().all(|data_type| data_type == first) =>
+                    {
+                        Ok(types.to_vec())
+                    }
                     bytes
                         if bytes.iter().all(|data_type| data_type.is_binary())
                             && !bytes.is_empty() =>
@@ -702,6 +709,10 @@ mod tests {
             ("array_length([1, 2])", "2"),
             ("coalesce(NULL, 1, 2)", "1"),
             ("coalesce(NULL, X'01', arrow_cast(X'02', 'BinaryView'))", "01"),
+            (
+                "arrow_typeof(coalesce(arrow_cast(NULL, 'FixedSizeBinary(2)'), arrow_cast(X'0102', 'FixedSizeBinary(2)')))",
+                "FixedSizeBinary(2)",
+            ),
             ("ceil(CAST(99.99 AS DECIMAL(4, 2)))", "100"),
             ("floor(CAST(-99.99 AS DECIMAL(4, 2)))", "-100"),
             ("trunc(CAST(-99.99 AS DECIMAL(4, 2)))", "-99"),

@@ -1,20 +1,21 @@
-//! Array functions of PostgreSQL that DataFusion lacks.
+//! Array functions of PostgreSQL that DataFusion lacks, and those that replace aggregates over ordered sets.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt64Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::take;
-use arrow::datatypes::{DataType, Field, Int64Type};
+use arrow::compute::{partition, take};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use datafusion::logical_expr::ScalarUDF;
 
 use crate::bounded::{check_size, check_total};
-use crate::error::{NULL_NOT_ALLOWED, SqlError};
-use crate::plain::{Plain, Texts, is_whole, wholes};
+use crate::error::{NULL_NOT_ALLOWED, NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::plain::{Plain, Texts, is_number, is_whole, wholes};
 
 /// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [&FILL, &TRIM, &DIMS].into_iter().map(Plain::function)
+    [&FILL, &TRIM, &DIMS, &AT, &MOST].into_iter().map(Plain::function)
 }
 
 fn is_array(data_type: &DataType) -> bool {
@@ -154,11 +155,136 @@ static DIMS: Plain = Plain {
     },
 };
 
+/// Name of the function that is `percentile_disc` of a sorted array; nodes know it too.
+pub const AT_FRACTION: &str = "sorted_at_fraction";
+/// Name of the function that is `mode` of a sorted array; nodes know it too.
+pub const MOST_FREQUENT: &str = "sorted_most_frequent";
+
+fn element(types: &[DataType]) -> DataType {
+    match types.first() {
+        Some(DataType::List(item)) => item.data_type().clone(),
+        _ => DataType::Null,
+    }
+}
+
+/// `sorted_at_fraction(array, fraction)`: the first element at which this fraction of the array is reached.
+static AT: Plain = Plain {
+    name: AT_FRACTION,
+    takes: |types| match types {
+        [array, fraction] if is_array(array) && is_number(fraction) => {
+            Some(vec![array.clone(), DataType::Float64])
+        }
+        _ => None,
+    },
+    gives: element,
+    run: |arguments| {
+        let fractions = arguments[1].as_primitive::<Float64Type>();
+        chosen(&arguments[0], |row, values| {
+            if fractions.is_null(row) {
+                return Ok(None);
+            }
+            let fraction = fractions.value(row);
+            if !(0.0..=1.0).contains(&fraction) {
+                let message = format!("percentile value {fraction} is not between 0 and 1");
+                return Err(SqlError::new(NUMERIC_OUT_OF_RANGE, message));
+            }
+            let count = u32::try_from(values.len())
+                .map_err(|_| SqlError::internal("an array of too many elements"))?;
+            let (mut least, mut most) = (1, count);
+            while least < most {
+                let middle = least + (most - least) / 2;
+                if f64::from(middle) >= fraction * f64::from(count) {
+                    most = middle;
+                } else {
+                    least = middle + 1;
+                }
+            }
+            Ok(usize::try_from(least - 1).ok())
+        })
+    },
+};
+
+/// `sorted_most_frequent(array)`: the most frequent element, the first one of several.
+static MOST: Plain = Plain {
+    name: MOST_FREQUENT,
+    takes: |types| match types {
+        [array] if is_array(array) => Some(vec![array.clone()]),
+        _ => None,
+    },
+    gives: element,
+    run: |arguments| {
+        chosen(&arguments[0], |_, values| {
+            let mut longest: Range<usize> = 0..0;
+            for run in partition(&[Arc::clone(values)])?.ranges() {
+                if run.len() > longest.len() {
+                    longest = run;
+                }
+            }
+            Ok(Some(longest.start))
+        })
+    },
+};
+
+/// The element of each sorted array that a function chooses by its position among those that are not NULL.
+fn chosen(
+    arrays: &ArrayRef,
+    choose: impl Fn(usize, &ArrayRef) -> Result<Option<usize>, SqlError>,
+) -> datafusion::error::Result<ArrayRef> {
+    let arrays = arrays.as_list::<i32>();
+    let mut indices = Vec::with_capacity(arrays.len());
+    for row in 0..arrays.len() {
+        let mut index = None;
+        if !arrays.is_null(row) {
+            let values = arrays.value(row);
+            // NULLs stand at one end.
+            let nulls = values.null_count();
+            let start = if nulls > 0 && values.is_null(0) { nulls } else { 0 };
+            if nulls < values.len() {
+                let position = choose(row, &values.slice(start, values.len() - nulls))?;
+                let offset = u64::try_from(arrays.value_offsets()[row]).unwrap_or(0);
+                let position = position.and_then(|position| u64::try_from(start + position).ok());
+                index = position.map(|position| offset + position);
+            }
+        }
+        indices.push(index);
+    }
+    Ok(take(arrays.values(), &UInt64Array::from(indices), None)?)
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, types::Int32Type};
+    use arrow::array::{Float64Array, Int64Array, types::Int32Type};
 
     use super::*;
+
+    #[test]
+    fn elements_of_sorted_arrays_are_chosen_as_in_postgresql() {
+        let arrays: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([
+            Some(vec![Some(1), Some(2), Some(2), Some(7), None]),
+            Some(vec![None, Some(9), Some(8)]),
+            Some(vec![None]),
+            None,
+        ]));
+        let at = |fraction: f64| {
+            let fractions: ArrayRef = Arc::new(Float64Array::from(vec![fraction; 4]));
+            (AT.run)(&[Arc::clone(&arrays), fractions])
+        };
+        let numbers = |array: &ArrayRef| -> Vec<Option<i32>> {
+            array.as_primitive::<Int32Type>().iter().collect()
+        };
+        for (fraction, expected) in [
+            (0.0, [Some(1), Some(9), None, None]),
+            (0.25, [Some(1), Some(9), None, None]),
+            (0.5, [Some(2), Some(9), None, None]),
+            (0.76, [Some(7), Some(8), None, None]),
+            (1.0, [Some(7), Some(8), None, None]),
+        ] {
+            assert_eq!(numbers(&at(fraction).unwrap()), expected, "{fraction}");
+        }
+        assert_eq!(SqlError::from(at(1.5).unwrap_err()).sqlstate, "22003");
+        let most = (MOST.run)(&[arrays]).unwrap();
+        assert_eq!(numbers(&most), [Some(2), Some(9), None, None]);
+    }
 
     fn shown(of: &ArrayRef) -> String {
         arrow::util::display::array_value_to_string(of, 0).unwrap()

@@ -26,6 +26,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::datum::apply;
 
+use crate::error::{CANNOT_COERCE, SqlError};
 use crate::functions::REGISTRY;
 
 /// Operators that can overflow.
@@ -167,6 +168,12 @@ pub(crate) fn sql_name(data_type: &DataType) -> String {
     }
 }
 
+/// The error of a cast that does not exist.
+pub(crate) fn cannot_cast(source: &DataType, target: &str) -> SqlError {
+    let source = sql_name(source);
+    SqlError::new(CANNOT_COERCE, format!("cannot cast type {source} to {target}"))
+}
+
 /// Replaces operators by the functions; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct Checked;
@@ -218,7 +225,6 @@ mod tests {
     use datafusion::prelude::{SessionConfig, SessionContext};
 
     use super::*;
-    use crate::SqlError;
 
     const HIGH: i64 = i64::MAX;
 

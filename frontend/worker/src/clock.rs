@@ -8,6 +8,7 @@
 //! one beside `to_timestamp(seconds)`, which is a TIMESTAMPTZ like any other.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{Array, AsArray, Int64Array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
@@ -41,7 +42,8 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     });
     let to_timestamp = builtin("to_timestamp")
         .map(|inner| ScalarUDF::from(ToTimestamp { inner: Arc::clone(inner) }));
-    std::iter::once(now).chain(to_timestamp).chain([MICROSECONDS.function()])
+    let clock = ScalarUDF::from(Clock { signature: Signature::nullary(Volatility::Volatile) });
+    std::iter::once(now).chain(to_timestamp).chain([MICROSECONDS.function(), clock])
 }
 
 fn instant() -> DataType {
@@ -125,6 +127,33 @@ impl ScalarUDFImpl for Now {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!("now() was not replaced by a constant")
+    }
+}
+
+/// `clock_timestamp()`: the time at which it is called, once for each batch of rows.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Clock {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Clock {
+    fn name(&self) -> &'static str {
+        "clock_timestamp"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(instant_of_columns())
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let micros = i64::try_from(age.as_micros()).map_err(|_| out_of_range())?;
+        let now = ScalarValue::TimestampMicrosecond(Some(micros), Some("UTC".into()));
+        Ok(ColumnarValue::Scalar(now))
     }
 }
 

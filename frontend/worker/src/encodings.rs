@@ -1,4 +1,5 @@
-//! `encode`, `decode` and functions of single bytes, as in PostgreSQL, and LIKE patterns with other escape characters.
+//! `encode`, `decode`, `unistr` and functions of single bytes, as in PostgreSQL, and LIKE patterns with other escape
+//! characters.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::ScalarUDF;
 
 use crate::bounded::{check_size, check_total};
-use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
-use crate::plain::{Plain, Texts, all, is_text, is_whole, texts, wholes};
+use crate::error::{INVALID_PARAMETER_VALUE, SYNTAX_ERROR, SqlError};
+use crate::plain::{Plain, Texts, all, is_text, is_whole, text_of_text, texts, wholes};
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 /// Characters in a line of base64.
@@ -17,7 +18,9 @@ const LINE: usize = 76;
 
 /// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [&ENCODE, &DECODE, &GET_BYTE, &SET_BYTE, &LIKE_PATTERN].into_iter().map(Plain::function)
+    [&ENCODE, &DECODE, &UNISTR, &GET_BYTE, &SET_BYTE, &LIKE_PATTERN]
+        .into_iter()
+        .map(Plain::function)
 }
 
 fn invalid(message: impl Into<String>) -> SqlError {
@@ -100,6 +103,72 @@ fn encoded(bytes: &[u8], format: &str) -> Result<String, SqlError> {
         _ => return Err(unrecognized(format)),
     }
     Ok(output)
+}
+
+/// `unistr(text)`: characters by their numbers, `\XXXX`, `\+XXXXXX`, `\uXXXX` or `\UXXXXXXXX`.
+static UNISTR: Plain = Plain {
+    name: "unistr",
+    takes: |types| all(types, 1, is_text, &DataType::Utf8),
+    gives: |_| DataType::Utf8,
+    run: |arguments| text_of_text("unistr", &arguments[0], unescaped),
+};
+
+fn unescaped(text: &str) -> Result<String, SqlError> {
+    let pair = || SqlError::new(SYNTAX_ERROR, "invalid Unicode surrogate pair");
+    let mut output = String::with_capacity(text.len());
+    let mut high = None;
+    let mut rest = text;
+    while let Some(position) = rest.find('\\') {
+        if position > 0 && high.is_some() {
+            return Err(pair());
+        }
+        output.push_str(&rest[..position]);
+        rest = &rest[position + 1..];
+        if let Some(tail) = rest.strip_prefix('\\') {
+            if high.is_some() {
+                return Err(pair());
+            }
+            output.push('\\');
+            rest = tail;
+            continue;
+        }
+        let (code, digits, tail) = escape(rest)?;
+        rest = tail;
+        // The two halves of a character above U+FFFF follow each other.
+        let code = match (high.take(), code) {
+            (None, 0xD800..0xDC00) => {
+                high = Some(code);
+                continue;
+            }
+            (Some(high), 0xDC00..0xE000) => 0x1_0000 + ((high - 0xD800) << 10) + (code - 0xDC00),
+            (Some(_), _) | (None, 0xDC00..0xE000) => return Err(pair()),
+            (None, code) => code,
+        };
+        let character = char::from_u32(code).filter(|character| *character != '\0');
+        output.push(
+            character.ok_or_else(|| invalid(format!("invalid Unicode code point: {digits}")))?,
+        );
+    }
+    if high.is_some() {
+        return Err(pair());
+    }
+    output.push_str(rest);
+    Ok(output)
+}
+
+/// The number behind a backslash, its digits, and the text behind them.
+fn escape(text: &str) -> Result<(u32, &str, &str), SqlError> {
+    let forms = [("+", 6), ("u", 4), ("U", 8), ("", 4)];
+    let read = |(prefix, count): (&str, usize)| {
+        let (digits, rest) = text.strip_prefix(prefix)?.split_at_checked(count)?;
+        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let code = u32::from_str_radix(digits, 16).ok()?;
+        is_hexadecimal.then_some((code, digits, rest))
+    };
+    forms.into_iter().find_map(read).ok_or_else(|| {
+        SqlError::new(SYNTAX_ERROR, "invalid Unicode escape")
+            .with_hint("Unicode escapes must be \\XXXX, \\+XXXXXX, \\uXXXX, or \\UXXXXXXXX.")
+    })
 }
 
 static DECODE: Plain = Plain {
@@ -279,6 +348,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn characters_are_read_by_their_numbers() {
+        for (text, expected) in [
+            (r"d\0061t\+000061", "data"),
+            (r"d\u0061t\U00000061", "data"),
+            (r"a\\b", r"a\b"),
+            (r"\d83d\de00x", "\u{1F600}x"),
+            (r"\+01F600", "\u{1F600}"),
+        ] {
+            assert_eq!(unescaped(text).unwrap(), expected, "{text}");
+        }
+        for (text, sqlstate) in [
+            (r"\zz", "42601"),
+            (r"a\", "42601"),
+            (r"\12", "42601"),
+            (r"\d83dx", "42601"),
+            (r"\d83d", "42601"),
+            (r"\de00", "42601"),
+            (r"\0000", "22023"),
+            (r"\+110000", "22023"),
+        ] {
+            assert_eq!(unescaped(text).unwrap_err().sqlstate, sqlstate, "{text}");
+        }
+    }
 
     #[test]
     fn bytes_are_encoded_as_postgresql_encodes_them() {

@@ -44,6 +44,8 @@ pub const DATATYPE_MISMATCH: &str = "42804";
 pub const NOT_NULL_VIOLATION: &str = "23502";
 /// A number too large for its type.
 pub const NUMERIC_OUT_OF_RANGE: &str = "22003";
+/// SQLSTATE of a cast between types that have none.
+pub const CANNOT_COERCE: &str = "42846";
 /// NULL where a value is required.
 pub const NULL_NOT_ALLOWED: &str = "22004";
 /// Text that cannot be read as its type.
@@ -422,8 +424,12 @@ fn from_cast(message: String) -> SqlError {
     if is_beyond_calendar(&message) {
         return SqlError::new(DATETIME_OVERFLOW, message);
     }
+    if let Some(text) = text_of_no_time(&message) {
+        return out_of_range(text);
+    }
     let numeric = message.contains("Can't cast value") || message.contains("overflow");
-    let datetime = ["imestamp", "Date32", "date", "time"].iter().any(|word| message.contains(word));
+    let words = ["imestamp", "Date32", "date", "time", "interval"];
+    let datetime = words.iter().any(|word| message.contains(word));
     let sqlstate = if numeric {
         NUMERIC_OUT_OF_RANGE
     } else if datetime {
@@ -432,6 +438,24 @@ fn from_cast(message: String) -> SqlError {
         INVALID_TEXT
     };
     SqlError::new(sqlstate, message)
+}
+
+/// The text of a date or a timestamp that Arrow could not read although it has all its parts: one of them is out of its
+/// range, as in `2023-02-29`.
+fn text_of_no_time(message: &str) -> Option<&str> {
+    let text = between(message, "Cannot cast string '", "' to value of Date32")
+        .or_else(|| between(message, "Cannot cast string '", "' to value of Timestamp"))
+        .or_else(|| between(message, "Error parsing timestamp from '", "'"))?;
+    let (date, time) = text.trim().split_once([' ', 'T']).unwrap_or((text.trim(), ""));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    let is_date = date.split('-').count() == 3 && date.split('-').all(is_number);
+    let is_time = time.bytes().all(|c| c.is_ascii_digit() || b":.+-Z".contains(&c));
+    (is_date && is_time).then_some(text)
+}
+
+fn out_of_range(text: &str) -> SqlError {
+    let message = format!("date/time field value out of range: \"{text}\"");
+    SqlError::new(DATETIME_OVERFLOW, message)
 }
 
 /// Returns true for Arrow's messages about a time that its calendar or its type does not have.
@@ -536,7 +560,11 @@ fn from_plan(message: String) -> SqlError {
     }
     let sqlstate = if contains("SELECT DISTINCT ON expressions must match") {
         INVALID_COLUMN_REFERENCE
-    } else if contains("must be in GROUP BY") || contains("must appear in the GROUP BY") {
+    } else if contains("must be in GROUP BY")
+        || contains("must appear in the GROUP BY")
+        || contains("ggregate function calls cannot be nested")
+        || contains("ggregate functions are not allowed in")
+    {
         "42803"
     } else if contains("No function matches") || contains("table function '") {
         UNDEFINED_FUNCTION
@@ -561,8 +589,15 @@ fn from_execution(message: String) -> SqlError {
     if contains("ivide by zero") || contains("ivision by zero") {
         return SqlError::new(DIVISION_BY_ZERO, "division by zero");
     }
+    if let Some(text) = text_of_no_time(&message) {
+        return out_of_range(text);
+    }
     if contains("Error parsing timestamp") {
         return SqlError::new(INVALID_DATETIME, message);
+    }
+    if contains("Scalar subquery returned more than one row") {
+        let message = "more than one row returned by a subquery used as an expression";
+        return SqlError::new("21000", message);
     }
     if contains("verflow") {
         return SqlError::new(NUMERIC_OUT_OF_RANGE, message);
@@ -630,6 +665,16 @@ mod tests {
         assert_eq!(SqlError::from(ArrowError::CastError(text)).sqlstate, "22P02");
         let number = "Can't cast value 300 to type Int8".to_owned();
         assert_eq!(SqlError::from(ArrowError::CastError(number)).sqlstate, "22003");
+        for (text, sqlstate) in [
+            ("Cannot cast string '2023-02-29' to value of Date32 type", "22008"),
+            ("Cannot cast string '2023-02-29x' to value of Date32 type", "22007"),
+            ("Error parsing timestamp from '2023-02-30 10:00:00': error parsing date", "22008"),
+            ("Error parsing timestamp from '2023-02': error parsing date", "22007"),
+            ("Invalid input syntax for type interval: \"x\"", "22007"),
+        ] {
+            let error = SqlError::from(ArrowError::ParseError(text.to_owned()));
+            assert_eq!(error.sqlstate, sqlstate, "{text}");
+        }
         let beyond =
             "Failed to convert 9223372036854775807 to datetime for Timestamp(s)".to_owned();
         assert_eq!(SqlError::from(ArrowError::CastError(beyond)).sqlstate, "22008");

@@ -32,8 +32,10 @@
 //!   (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
 //! - replacements for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
 //! - `matches_term` and `matches`, which look for words as full-text indexes do (`words.rs`);
+//! - `bucket_key`, `bucket_start` and `bucket_end`, for row keys of time buckets (`buckets.rs`);
 //! - `gen_random_uuid`, `uuidv7`, and a replacement for casts of texts to UUIDs (`uuids.rs`);
-//! - bounds on positions within arrays (`positions.rs`);
+//! - bounds on positions within arrays (`positions.rs`), and a replacement for casts of texts to arrays
+//!   (`array_texts.rs`);
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
 //! - the value of a subquery that became a join (`only_row.rs`);
 //! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
@@ -60,15 +62,16 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
-    division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
-    interval_text, intervals, json, listed, made_times, named_types, number_division, numbers,
-    only_row, overlaps, padded, parts, positions, quoting, regular, similar, sleep, steps,
-    time_read, times_of_day, to_char, uuids, value_texts, wide, words, zoned,
+    adjusted, aggregates, apart, array_texts, arrays, bounded, buckets, bytea, casts, checked,
+    clock, concatenation, division, doubles, encodings, extremes, float_arithmetic, float_division,
+    interval_order, interval_text, intervals, json, listed, made_times, named_types,
+    number_division, numbers, only_row, overlaps, padded, parts, positions, quoting, regular,
+    similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts, wide, words,
+    zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
-pub const POSTGRES_VERSION: &str = "16.6";
+pub const POSTGRES_VERSION: &str = "15.18";
 
 /// Result of `version()`; clients parse the number after "PostgreSQL".
 pub fn version_text() -> String {
@@ -82,18 +85,19 @@ pub fn shared() -> Vec<ScalarUDF> {
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
         apart::function(),
+        array_texts::function(),
         concatenation::function(),
         interval_order::function(),
         interval_text::function(),
         only_row::function(),
         overlaps::function(),
         sleep::function(),
-        times_of_day::function(),
         padded::function(),
         to_char::function(),
         number_division::function(),
         wide::function(),
         constant("version", &[], &version_text()),
+        constant("pg_client_encoding", &[], "UTF8"),
     ];
     let functions = functions.into_iter().chain(steps::functions()).chain(bounded::functions());
     let functions = functions.chain(casts::functions()).chain(checked::functions());
@@ -109,7 +113,8 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(quoting::functions()).chain(regular::functions());
     let functions = functions.chain(named_types::functions()).chain(positions::functions());
     let functions = functions.chain(words::functions()).chain(uuids::functions());
-    let functions = functions.chain(json::functions());
+    let functions = functions.chain(json::functions()).chain(buckets::functions());
+    let functions = functions.chain(times_of_day::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
+use arrow::array::{Array, ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
 use arrow::error::ArrowError;
@@ -25,7 +25,11 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 
+use crate::checked::cannot_cast;
+use crate::error::SqlError;
 use crate::functions::REGISTRY;
+use crate::times_of_day::INTERVAL_OF_TIME;
+use crate::value_text::interval_parts;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 /// Name of the function; nodes know it too.
@@ -410,6 +414,27 @@ impl ScalarUDFImpl for IntervalFromText {
     }
 }
 
+/// Intervals from texts, differences of times, and intervals of other units.
+///
+/// # Errors
+/// When a text is not one of an interval, or a value does not fit.
+pub fn intervals_of(values: &ArrayRef) -> Result<ArrayRef> {
+    if !matches!(values.data_type(), DataType::Interval(_) | DataType::Duration(_)) {
+        return read(values);
+    }
+    let parts = interval_parts(values)?;
+    let interval = |row: usize| -> Result<IntervalMonthDayNano, SqlError> {
+        let (months, days, micros) = parts(row);
+        let nanoseconds = micros.checked_mul(1_000);
+        let nanoseconds =
+            nanoseconds.ok_or_else(|| SqlError::new("22015", "interval out of range"))?;
+        Ok(IntervalMonthDayNano { months, days, nanoseconds })
+    };
+    let intervals =
+        (0..values.len()).map(|row| values.is_valid(row).then(|| interval(row)).transpose());
+    Ok(Arc::new(intervals.collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?))
+}
+
 /// Parses intervals.
 fn read(texts: &ArrayRef) -> Result<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8View)?;
@@ -427,7 +452,7 @@ fn read(texts: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(intervals))
 }
 
-/// Replaces casts of texts to intervals by the function; to be applied once types are coerced.
+/// Replaces casts of texts and times of day to intervals by functions, and refuses those of numbers; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct ReadIntervals;
 
@@ -445,13 +470,16 @@ impl FunctionRewrite for ReadIntervals {
         let Expr::Cast(Cast { expr, field }) = expression else {
             return Ok(Transformed::no(expression));
         };
-        if *field.data_type() != INTERVAL
-            || !expr.get_type(schema).is_ok_and(|data_type| data_type.is_string())
-        {
-            return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
-        }
-        let Some(function) = REGISTRY.scalar.get(NAME) else {
-            return exec_err!("{NAME} is not registered");
+        let name = match expr.get_type(schema) {
+            Ok(source) if *field.data_type() == INTERVAL && source.is_string() => NAME,
+            Ok(DataType::Time64(_)) if *field.data_type() == INTERVAL => INTERVAL_OF_TIME,
+            Ok(source) if *field.data_type() == INTERVAL && source.is_numeric() => {
+                return Err(cannot_cast(&source, "interval").into());
+            }
+            _ => return Ok(Transformed::no(Expr::Cast(Cast { expr, field }))),
+        };
+        let Some(function) = REGISTRY.scalar.get(name) else {
+            return exec_err!("{name} is not registered");
         };
         let call = ScalarFunction::new_udf(Arc::clone(function), vec![*expr]);
         Ok(Transformed::yes(Expr::ScalarFunction(call)))

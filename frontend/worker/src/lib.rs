@@ -24,8 +24,10 @@
 mod adjusted;
 mod aggregates;
 pub mod apart;
+mod array_texts;
 mod arrays;
 mod bounded;
+mod buckets;
 mod bytea;
 pub mod bytes;
 pub mod casts;
@@ -99,6 +101,8 @@ pub mod zoned;
 pub use partita_lanes as lanes;
 
 pub use adjusted::AdjustedCalls;
+pub use array_texts::{ArrayTexts, elements_of, lists_of};
+pub use arrays::{AT_FRACTION, MOST_FREQUENT};
 pub use bytea::{ByteaLiterals, ByteaTexts, bytes_of};
 pub use casts::RoundedCasts;
 pub use checked::Checked;
@@ -125,7 +129,7 @@ pub use regular::pattern as regular_pattern;
 pub use service::{MEMORY_BYTES, Worker};
 pub use spans::IntervalTexts;
 pub use steps::in_utc;
-pub use times_of_day::{ReadTimes, time_of, time_out_of_range, times_of};
+pub use times_of_day::{ROUNDED_TIME, ReadTimes, time_of, time_out_of_range, times_of};
 pub use uuids::{UuidFunction, UuidTexts, uuid_of, uuid_texts, uuids_of};
 pub use value_texts::{OutputTexts, call_with_zone, cast_texts, text_of};
 pub use wide::bounded as with_bounded_constants;

@@ -5,9 +5,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Time64MicrosecondArray};
+use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray, Time64MicrosecondArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{
+    DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    Time64MicrosecondType, TimeUnit,
+};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, exec_err};
 use datafusion::config::ConfigOptions;
@@ -22,17 +25,99 @@ use partita_proto::time_of_day::{TimeError, parse};
 
 use crate::error::SqlError;
 use crate::functions::REGISTRY;
+use crate::plain::{Plain, is_whole};
 
 const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 /// Name of the function; nodes know it too.
 const NAME: &str = "time_in";
 /// Maximum characters of a text in an error.
 const EXCERPT: usize = 100;
 
-/// The function to register.
-pub(crate) fn function() -> ScalarUDF {
-    ScalarUDF::from(Read { signature: Signature::any(1, Volatility::Immutable) })
+/// Name of the cast of an interval; nodes know it too.
+const TIME_OF_INTERVAL: &str = "time_of_interval";
+/// Name of the cast of a time to an interval; nodes know it too.
+pub(crate) const INTERVAL_OF_TIME: &str = "interval_of_time";
+/// Name of the function that rounds a time to some digits of a second; nodes know it too.
+pub const ROUNDED_TIME: &str = "time_rounded";
+/// Digits of a second that times have.
+const DIGITS: i64 = 6;
+const NANOS_OF_MICRO: i64 = 1_000;
+const MICROS_OF_DAY: i64 = 86_400_000_000;
+
+/// The functions to register.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    let read = ScalarUDF::from(Read { signature: Signature::any(1, Volatility::Immutable) });
+    [read, OF_INTERVAL.function(), AS_INTERVAL.function(), ROUNDED.function()].into_iter()
 }
+
+/// The part of an interval that is less than a day; what is negative is counted back from midnight.
+static OF_INTERVAL: Plain = Plain {
+    name: TIME_OF_INTERVAL,
+    takes: |types| match types {
+        [DataType::Interval(_) | DataType::Null] => Some(vec![INTERVAL]),
+        _ => None,
+    },
+    gives: |_| TIME,
+    run: |arguments| {
+        let intervals = arguments[0].as_primitive::<IntervalMonthDayNanoType>();
+        let times: Time64MicrosecondArray = intervals.unary(|interval| {
+            interval.nanoseconds.div_euclid(NANOS_OF_MICRO).rem_euclid(MICROS_OF_DAY)
+        });
+        Ok(Arc::new(times))
+    },
+};
+
+/// `time_rounded(time, digits)`: as a cast to `TIME(digits)`.
+static ROUNDED: Plain = Plain {
+    name: ROUNDED_TIME,
+    takes: |types| match types {
+        [DataType::Time32(_) | DataType::Time64(_) | DataType::Null, digits]
+            if is_whole(digits) =>
+        {
+            Some(vec![TIME, DataType::Int64])
+        }
+        _ => None,
+    },
+    gives: |_| TIME,
+    run: |arguments| {
+        let times = arguments[0].as_primitive::<Time64MicrosecondType>();
+        let digits = arguments[1].as_primitive::<Int64Type>();
+        let rows = times.iter().zip(digits.iter());
+        let times = rows.map(|(time, digits)| match time.zip(digits) {
+            Some((time, digits)) => rounded(time, digits).map(Some),
+            None => Ok(None),
+        });
+        Ok(Arc::new(times.collect::<Result<Time64MicrosecondArray, SqlError>>()?))
+    },
+};
+
+/// Microseconds since midnight, rounded to some digits of a second.
+fn rounded(micros: i64, digits: i64) -> Result<i64, SqlError> {
+    let zeros = u32::try_from(DIGITS - digits).unwrap_or(0);
+    let unit = 10_i64.checked_pow(zeros).unwrap_or(1);
+    let rounded = (micros + unit / 2) / unit * unit;
+    if rounded >= MICROS_OF_DAY {
+        return Err(SqlError::new("22008", "time out of range"));
+    }
+    Ok(rounded)
+}
+
+/// The time since midnight.
+static AS_INTERVAL: Plain = Plain {
+    name: INTERVAL_OF_TIME,
+    takes: |types| match types {
+        [DataType::Time32(_) | DataType::Time64(_) | DataType::Null] => Some(vec![TIME]),
+        _ => None,
+    },
+    gives: |_| INTERVAL,
+    run: |arguments| {
+        let times = arguments[0].as_primitive::<Time64MicrosecondType>();
+        let intervals: IntervalMonthDayNanoArray =
+            times.unary(|micros| IntervalMonthDayNano::new(0, 0, micros * NANOS_OF_MICRO));
+        Ok(Arc::new(intervals))
+    },
+};
 
 /// The error of a text with a part out of its range.
 #[must_use]
@@ -110,7 +195,7 @@ impl ScalarUDFImpl for Read {
     }
 }
 
-/// Replaces casts of texts to times by the function; to be applied once types are coerced.
+/// Replaces casts of texts and intervals to times by functions; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct ReadTimes;
 
@@ -128,18 +213,18 @@ impl FunctionRewrite for ReadTimes {
         let Expr::Cast(Cast { expr, field }) = expression else {
             return Ok(Transformed::no(expression));
         };
-        if *field.data_type() != TIME
-            || !expr.get_type(schema).is_ok_and(|data_type| data_type.is_string())
-        {
-            return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
-        }
+        let name = match expr.get_type(schema) {
+            Ok(source) if *field.data_type() == TIME && source.is_string() => NAME,
+            Ok(DataType::Interval(_)) if *field.data_type() == TIME => TIME_OF_INTERVAL,
+            _ => return Ok(Transformed::no(Expr::Cast(Cast { expr, field }))),
+        };
         if let Expr::Literal(value, _) = expr.as_ref()
             && let Some(Some(text)) = value.try_as_str()
         {
             return Ok(Transformed::yes(Expr::Literal(time_of(text)?, None)));
         }
-        let Some(function) = REGISTRY.scalar.get(NAME) else {
-            return exec_err!("{NAME} is not registered");
+        let Some(function) = REGISTRY.scalar.get(name) else {
+            return exec_err!("{name} is not registered");
         };
         let call = ScalarFunction::new_udf(Arc::clone(function), vec![*expr]);
         Ok(Transformed::yes(Expr::ScalarFunction(call)))
@@ -149,9 +234,38 @@ impl FunctionRewrite for ReadTimes {
 #[cfg(test)]
 mod tests {
     use arrow::array::StringViewArray;
-    use arrow::datatypes::Time64MicrosecondType;
 
     use super::*;
+
+    #[test]
+    fn intervals_have_a_time_of_day_and_times_are_intervals() {
+        let interval =
+            |days, hours: i64| IntervalMonthDayNano::new(1, days, hours * 3_600 * 1_000_000_000);
+        let intervals: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(vec![
+            Some(interval(1, 2)),
+            Some(interval(0, -1)),
+            Some(interval(0, 25)),
+            None,
+        ]));
+        let hour = 3_600_000_000;
+        let expected =
+            Time64MicrosecondArray::from(vec![Some(2 * hour), Some(23 * hour), Some(hour), None]);
+        let times = (OF_INTERVAL.run)(&[intervals]).unwrap();
+        assert_eq!(times.as_primitive::<Time64MicrosecondType>(), &expected);
+        let again = (AS_INTERVAL.run)(&[times]).unwrap();
+        let first = again.as_primitive::<IntervalMonthDayNanoType>().value(0);
+        assert_eq!(first, IntervalMonthDayNano::new(0, 0, 2 * hour * NANOS_OF_MICRO));
+    }
+
+    #[test]
+    fn times_are_rounded_to_digits_of_a_second() {
+        let micros = 3_723_650_000;
+        for (digits, expected) in [(0, 3_724_000_000), (1, 3_723_700_000), (3, micros), (6, micros)]
+        {
+            assert_eq!(rounded(micros, digits).unwrap(), expected, "{digits}");
+        }
+        assert_eq!(rounded(MICROS_OF_DAY - 1, 0).unwrap_err().sqlstate, "22008");
+    }
 
     #[test]
     fn texts_are_read_and_others_are_refused() {

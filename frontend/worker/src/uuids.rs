@@ -33,6 +33,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use partita_proto::schema::UUID;
 use partita_proto::uuid::{self, UUID_BYTES};
 
+use crate::checked::cannot_cast;
 use crate::error::{INVALID_TEXT, SqlError};
 use crate::functions::REGISTRY;
 use crate::value_texts::text_of;
@@ -342,6 +343,14 @@ impl FunctionRewrite for UuidTexts {
                     }
                     uuid => uuid,
                 })
+            }
+            Expr::Cast(Cast { expr, field }) if *field.data_type() == UUID => {
+                if let Ok(source) = expr.get_type(schema)
+                    && (source.is_numeric() || source == DataType::Boolean || source.is_temporal())
+                {
+                    return Err(cannot_cast(&source, "uuid").into());
+                }
+                Transformed::no(Expr::Cast(Cast { expr, field }))
             }
             expression => Transformed::no(expression),
         })

@@ -9,7 +9,7 @@
 //!   OVER (PARTITION BY f ORDER BY f)    OVER (PARTITION BY f + 0 ORDER BY f + 0)
 //!   CASE f WHEN g THEN ..               CASE f + 0 WHEN g + 0 THEN ..
 //!   nullif(f, g)                        CASE WHEN f = g THEN NULL ELSE f END
-//!   OVER (ORDER BY bytes)               OVER (ORDER BY their hexadecimal text), which has the same order
+//!   OVER (ORDER BY bytes)               OVER (ORDER BY their hexadecimal text), which has the same order; UUIDs too
 //! ```
 //!
 //! To be applied before types are coerced, because coercion refuses frames over bytes.
@@ -25,7 +25,7 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Operator, Sort,
+    BinaryExpr, Case, Cast, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Operator, Sort,
     SortExpr, WindowFrameBound, WindowFrameUnits, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
@@ -67,7 +67,14 @@ fn key(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
         return Ok(true);
     }
     if data_type.is_binary() {
-        *expr = text_of_bytes(expr.clone())?;
+        let bytes = match data_type {
+            // UUIDs.
+            DataType::FixedSizeBinary(_) => {
+                Expr::Cast(Cast::new(Box::new(expr.clone()), DataType::BinaryView))
+            }
+            _ => expr.clone(),
+        };
+        *expr = text_of_bytes(bytes)?;
         return Ok(true);
     }
     Ok(false)

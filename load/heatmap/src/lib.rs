@@ -14,6 +14,7 @@
 
 mod ansi;
 mod colour;
+mod diagnosis;
 mod intensity;
 mod matrix;
 mod metric;
@@ -28,6 +29,7 @@ mod wording;
 
 pub use ansi::{Ansi, Ink, ansi};
 pub use colour::{Rgb, Theme};
+pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use intensity::Mode;
 pub use matrix::{
     Event, Finding, History, Key, LAYERS, Layer, MarkKind, PartitionLoad, ROWS_MAX, Report, Shares,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of metrics kept for every cell.
+/// Number of metrics kept for every cell; the others follow from them.
 pub const METRICS: usize = 4;
 
 /// A metric of load.
@@ -17,14 +17,19 @@ pub enum Metric {
     WriteBytes,
     /// Share of the time in which a partition's serial write lane is busy, 0 to 1.
     Busy,
+    /// Rows written and read, per second.
+    Operations,
 }
 
 impl Metric {
-    /// All metrics, in the order of their values in a load.
-    pub const ALL: [Metric; METRICS] =
+    /// All metrics.
+    pub const ALL: [Metric; METRICS + 1] =
+        [Metric::WriteRows, Metric::ReadRows, Metric::WriteBytes, Metric::Busy, Metric::Operations];
+    /// The metrics that are kept, in the order of their values in a load.
+    pub(crate) const KEPT: [Metric; METRICS] =
         [Metric::WriteRows, Metric::ReadRows, Metric::WriteBytes, Metric::Busy];
 
-    /// Index in [`Metric::ALL`].
+    /// Index in [`Metric::ALL`]; for metrics that are kept also that of their value in a load.
     #[must_use]
     pub fn index(self) -> usize {
         match self {
@@ -32,6 +37,18 @@ impl Metric {
             Self::ReadRows => 1,
             Self::WriteBytes => 2,
             Self::Busy => 3,
+            Self::Operations => 4,
+        }
+    }
+
+    /// The metric's value in a load.
+    pub(crate) fn of(self, values: &[f32; METRICS]) -> f32 {
+        match self {
+            Self::WriteRows => values[0],
+            Self::ReadRows => values[1],
+            Self::WriteBytes => values[2],
+            Self::Busy => values[3],
+            Self::Operations => values[0] + values[1],
         }
     }
 
@@ -43,6 +60,7 @@ impl Metric {
             Self::ReadRows => "read_rows",
             Self::WriteBytes => "write_bytes",
             Self::Busy => "busy",
+            Self::Operations => "operations",
         }
     }
 
@@ -60,6 +78,7 @@ impl Metric {
             Self::ReadRows => "rows read/s",
             Self::WriteBytes => "bytes written/s",
             Self::Busy => "busy share of the write lane",
+            Self::Operations => "rows written and read/s",
         }
     }
 

@@ -7,7 +7,7 @@
 //! | name | is | default |
 //! |---|---|---|
 //! | `table` | the table, as `/v1/tables.json` names it | must be given |
-//! | `metric` | `write_rows`, `read_rows`, `write_bytes`, `busy` | `write_rows` |
+//! | `metric` | `write_rows`, `read_rows`, `write_bytes`, `busy`, `operations` | `write_rows` |
 //! | `since` | how many seconds the picture reaches back from `until` | 900 |
 //! | `until` | its end, seconds since the Unix epoch | now |
 //! | `mode` | `absolute` or `relative`: how the reader colours it; the server may ignore it | `absolute` |
@@ -22,6 +22,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::diagnosis::Diagnosis;
 use crate::matrix::MarkKind;
 use crate::metric::Metric;
 use crate::number::{narrow, round};
@@ -52,6 +53,9 @@ pub struct Heatmap {
     pub marks: Vec<Mark>,
     /// The detector's verdicts.
     pub verdicts: Vec<VerdictNote>,
+    /// Patterns of the load, by name.
+    #[serde(default)]
+    pub diagnoses: Vec<Diagnosis>,
     /// Distribution of the current load among the partitions.
     pub balance: Balance,
 }

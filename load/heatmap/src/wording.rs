@@ -69,7 +69,9 @@ pub(crate) fn number(value: f64) -> String {
 /// A rate in the metric's unit.
 pub(crate) fn rate(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::WriteRows | Metric::ReadRows => format!("{} rows/s", number(value)),
+        Metric::WriteRows | Metric::ReadRows | Metric::Operations => {
+            format!("{} rows/s", number(value))
+        }
         Metric::WriteBytes => format!("{}B/s", number(value)),
         Metric::Busy => percent(value),
     }
@@ -87,6 +89,36 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
     let beginning: String = text.chars().take(most.saturating_sub(2)).collect();
     format!("{beginning}..")
+}
+
+/// Marks that end a level of a key: `us-west2#3698#week1` has three levels.
+const LEVEL_ENDS: [char; 3] = ['#', '/', '|'];
+
+/// Positions behind the levels of a key, without the last level.
+fn level_ends(key: &str) -> impl DoubleEndedIterator<Item = usize> {
+    let is_end = |letter: char| LEVEL_ENDS.contains(&letter);
+    key.match_indices(is_end).map(|(position, mark)| position + mark.len())
+}
+
+/// A key on an axis. `..` stands for the leading levels that it shares with the key above it; what does not fit into the
+/// number of characters is cut off behind a level, if that leaves half of them.
+pub(crate) fn key_label(upper: Option<&str>, key: &str, most: usize) -> String {
+    let is_shared = |end: &usize| upper.is_some_and(|upper| upper.get(..*end) == key.get(..*end));
+    let text = match level_ends(key).rev().find(is_shared) {
+        Some(end) => format!("..{}", &key[end..]),
+        None => key.to_owned(),
+    };
+    if text.chars().count() <= most {
+        return text;
+    }
+    let fits = |end: &usize| {
+        let letters = text[..*end].chars().count();
+        letters + 2 <= most && letters * 2 >= most
+    };
+    match level_ends(&text).rev().find(fits) {
+        Some(end) => format!("{}..", &text[..end]),
+        None => cut(&text, most),
+    }
 }
 
 /// Lines of at most this many characters (at least 8), broken between words where possible.
@@ -159,6 +191,21 @@ mod tests {
         assert!((2..=7).contains(&times.len()), "{times:?}");
         assert!(times.iter().all(|(time, _)| (1003..=1063).contains(time)));
         assert_eq!(ticks(0, 86_400 * 14, 7).last().unwrap().1, "01-15");
+    }
+
+    #[test]
+    fn keys_on_an_axis_show_their_levels() {
+        let label = |upper, key| key_label(upper, key, 20);
+        let key = "us-west2#3698#week1";
+        assert_eq!(label(None, key), key);
+        assert_eq!(label(Some("us-west2#3699#week1"), key), "..3698#week1");
+        assert_eq!(label(Some("us-west2#3698#week2"), key), "..week1");
+        assert_eq!(label(Some("us-east1#3698#week1"), key), key);
+        assert_eq!(label(None, "us-west2#3698#pressure#week1"), "us-west2#3698#..");
+        // Too little would be left, or there is no level.
+        assert_eq!(label(None, "a#a name of many letters"), "a#a name of many l..");
+        assert_eq!(label(Some("(17, 3)"), "(17, 2)"), "(17, 2)");
+        assert_eq!(label(Some("é#a"), "è#b"), "è#b");
     }
 
     #[test]

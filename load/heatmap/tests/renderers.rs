@@ -279,11 +279,12 @@ fn the_page_stacks_tables_and_metrics_and_pins_and_copies_what_is_under_the_poin
     for part in [
         // All tables or all metrics in one map, with their names on the axis.
         "all tables (",
-        "<option value=\"all\">all four</option>",
+        "<option value=\"all\">all five</option>",
         "function stacked(",
         "function paintNames(",
         // Keys without what all of them begin with.
         "function commonPrefix(",
+        "function outlined(",
         // Brightness, and totals along both axes.
         "id=\"bright\" type=\"range\"",
         "function paintTotals(",

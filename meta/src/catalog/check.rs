@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use partita_proto::access::{Grantee, Scope, Target};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId, TableId};
-use partita_proto::materialized::{CopyOf, copy_key_fits};
+use partita_proto::materialized::{CopyOf, copy_key_fits, is_first_key};
 use partita_proto::range::Bound;
 
 use super::{PartitionRecord, State, TableRecord};
@@ -276,7 +276,8 @@ impl State {
         if !is_plain || source.database != table.database {
             return Err(format!("it cannot be a copy of table {}", source.id));
         }
-        if !copy_key_fits(&source.schema, &table.schema.key) {
+        let is_first_key = copy.is_rekeying() && is_first_key(&source.schema, &table.schema.key);
+        if !is_first_key && !copy_key_fits(&source.schema, &table.schema.key) {
             return Err(format!("it has other key columns than table {}", source.id));
         }
         Ok(())
@@ -295,13 +296,17 @@ impl State {
         if visible.filter(|candidate| candidate.former == Some(former)).count() != 1 {
             return Err(format!("table {former} is the former table of several tables"));
         }
+        // A column that one of both lacks was dropped, or has been added since.
         let stranger = record.schema.columns.iter().find(|column| {
-            table.schema.column(&column.name).map(|counterpart| counterpart.column_type)
-                != Some(column.column_type)
+            table.schema.column_by_id(column.id).is_some_and(|counterpart| {
+                let (one_type, other_type) = (counterpart.column_type, column.column_type);
+                counterpart.storage_name != column.storage_name
+                    || !(one_type.widens_to(other_type) || other_type.widens_to(one_type))
+            })
         });
         match stranger {
             Some(column) => {
-                Err(format!("column \"{}\" of its former table has another type", column.name))
+                Err(format!("column \"{}\" of its former table is another one", column.name))
             }
             None => Ok(()),
         }

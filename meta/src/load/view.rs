@@ -31,7 +31,8 @@ impl Core {
         let (name, codec) = self.keyed(&request)?;
         let picture = self.load.lock().pictures.of(request.table);
         let (history, capacity) = match picture {
-            Some((history, capacity)) => (history, capacity[metric.index()]),
+            // Operations of both kinds have no common capacity.
+            Some((history, capacity)) => (history, capacity.get(metric.index()).copied().flatten()),
             None => (Arc::new(Mutex::new(self.idle(&request, &codec, until_s))), None),
         };
         let limit = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);

@@ -5,7 +5,10 @@ use std::time::Duration;
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
 use partita_proto::index::{Backend, Blooms, Fulltext, Index, IndexKind, IndexOptions};
 use partita_proto::range::TypedRange;
+use partita_proto::route::hash_cuts;
 use partita_proto::rule::{Comparison, Rule};
+use partita_proto::schema::{Check, TextLength};
+use partita_proto::wide::{Family, FamilyChange};
 
 use super::*;
 use crate::catalog::Work;
@@ -635,6 +638,51 @@ fn append_mode_stays_as_it_was_made_and_excludes_merging() {
 }
 
 #[test]
+fn a_wide_table_stays_one_and_keeps_its_rows_together() {
+    let mut world = World::new();
+    let mut wide = new_table("w");
+    wide.schema.columns = partita_proto::wide::columns(ColumnType::String);
+    wide.schema.key = (0..4).map(ColumnId).collect();
+    wide.schema.next_column = ColumnId(5);
+    wide.schema.options.partitioning.keep_together = 1;
+    wide.schema.options.wide = Some(partita_proto::wide::Wide::default());
+    wide.placement = Placement::Hash { columns: vec![ColumnId(2)] };
+    wide.cuts = Vec::new();
+    let message = invalid(world.change(create(wide.clone())));
+    assert!(message.contains("partitioned by \"row_key\" only"), "{message}");
+    wide.placement = Placement::Range;
+    world.done(create(wide.clone())).unwrap();
+    let mut set = |options| world.done(alter("w", TableChange::SetOptions(options)));
+    let message = invalid(set(TableOptions::default()));
+    assert_eq!(message, "'kind' cannot be changed after CREATE TABLE");
+    let mut apart = wide.schema.options.clone();
+    apart.partitioning.keep_together = 0;
+    assert!(invalid(set(apart)).contains("'keep_together' of a wide table must be 1"));
+    let mut options = wide.schema.options.clone();
+    let family = partita_proto::wide::Family { name: "f".to_owned(), gc: None };
+    options.wide.get_or_insert_default().families.push(family);
+    assert_eq!(set(options), Ok(true));
+    // Whoever changes another family changes it among those that there are by then.
+    let family = |name: &str| FamilyChange::Create(Family { name: name.to_owned(), gc: None });
+    let mut change = |changes| world.done(alter("w", TableChange::ChangeFamilies(changes)));
+    assert_eq!(change(vec![family("g"), family("h")]), Ok(true));
+    assert_eq!(change(vec![FamilyChange::Drop("g".to_owned())]), Ok(true));
+    let exists = Error::AlreadyExists { kind: "column family", name: "h".to_owned() };
+    assert_eq!(change(vec![family("i"), family("h")]), Err(exists));
+    let schema = Arc::clone(&world.catalog.table("public", "w").unwrap().schema);
+    let families = &schema.options.wide.as_ref().unwrap().families;
+    let names: Vec<&str> = families.iter().map(|family| family.name.as_str()).collect();
+    assert_eq!(names, ["f", "h"]);
+    let source = world.catalog.table("public", "w").unwrap().id;
+    let mut copy = NewTable { name: "c".to_owned(), copy_of: Some(source), ..wide };
+    copy.schema.key.reverse();
+    let refused = world.change(create(copy)).unwrap_err();
+    assert_eq!(refused, Error::Unsupported("a copy of a wide table".to_owned()));
+    let column = TableChange::DropColumn("value".to_owned());
+    assert!(invalid(world.done(alter("w", column))).contains("the columns of a wide table"));
+}
+
+#[test]
 fn tables_are_renamed_without_telling_nodes() {
     let mut world = world_with("t");
     world.done(create(new_table("u"))).unwrap();
@@ -647,6 +695,25 @@ fn tables_are_renamed_without_telling_nodes() {
     assert_eq!(world.catalog.table("public", "v").unwrap().id, id);
     assert!(!world.visible("t"));
     assert_eq!(world.done(create(new_table("t"))), Ok(true));
+}
+
+#[test]
+fn a_table_takes_the_place_of_another_one() {
+    let mut world = world_with("t");
+    world.done(create(new_table("u"))).unwrap();
+    let mut other = new_table("w");
+    other.schema = schema(vec![tag("k"), field("v")]);
+    other.cuts = vec![];
+    world.done(create(other)).unwrap();
+    let (replaced, id) = (world.table("t").id, world.table("u").id);
+    let take = |name: &str, replaced| alter(name, TableChange::TakePlace(replaced));
+    assert!(invalid(world.change(take("u", id))).contains("does not exist"));
+    assert!(invalid(world.change(take("w", replaced))).contains("changed meanwhile"));
+    assert_eq!(world.done(take("u", replaced)), Ok(true));
+    assert_eq!(world.table("t").id, id);
+    assert!(!world.visible("u"));
+    assert_eq!(world.state.check(), Ok(()));
+    assert!(invalid(world.change(take("t", replaced))).contains("does not exist"));
 }
 
 #[test]
@@ -746,4 +813,88 @@ fn a_column_moves_in_the_order_of_sql_only() {
     assert_eq!(world.table("t").schema.key, key);
     assert!(world.change(place("a", Some("a"))).is_err());
     assert!(world.change(place("a", Some("nothing"))).is_err());
+}
+
+#[test]
+fn a_type_becomes_a_wider_one_and_no_other() {
+    let mut world = World::new();
+    world.done(create(new_table("t"))).unwrap();
+    let of_type = |name: &str, column_type| column(name, column_type, Semantic::Field);
+    let added = vec![of_type("n", ColumnType::Int32), of_type("s", ColumnType::String)];
+    world.done(alter("t", add(added))).unwrap();
+    let set = |column: &str, column_type, length| {
+        let column = column.to_owned();
+        alter("t", TableChange::SetType { column, column_type, length })
+    };
+    let column_n = |world: &World| world.table("t").schema.column("n").unwrap().clone();
+    let narrow = column_n(&world);
+    assert!(world.done(set("n", ColumnType::Int64, None)).unwrap());
+    assert_eq!(column_n(&world), Column { column_type: ColumnType::Int64, ..narrow });
+    assert!(!world.done(set("n", ColumnType::Int64, None)).unwrap());
+    let key = world.table("t").schema.key_columns().next().unwrap().clone();
+    let short = Some(TextLength { characters: 9, fixed: false });
+    for refused in [
+        set("n", ColumnType::Int32, None),
+        set("n", ColumnType::Float64, None),
+        set("s", ColumnType::String, short),
+        set("s", ColumnType::Binary, None),
+        set(&key.name, ColumnType::Binary, None),
+    ] {
+        match world.change(refused) {
+            Err(Error::Query { sqlstate, hint: Some(hint), .. }) => {
+                assert_eq!(sqlstate, "0A000");
+                assert!(hint.contains("CREATE TABLE") && hint.contains("CAST("), "{hint}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(world.change(set("nothing", ColumnType::Int64, None)).is_err());
+}
+
+#[test]
+fn a_type_stays_that_a_constraint_or_the_placement_depends_on() {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    table.schema.options.append_mode = true;
+    world.done(create(table)).unwrap();
+    let int = |name: &str| column(name, ColumnType::Int32, Semantic::Field);
+    world.done(alter("t", add(vec![int("n"), int("m"), int("o")]))).unwrap();
+    let check = Check { name: "positive".to_owned(), expression: "n > 0".to_owned() };
+    world.done(alter("t", TableChange::AddCheck(check))).unwrap();
+    let widen = |column: &str| {
+        let (column, column_type) = (column.to_owned(), ColumnType::Int64);
+        alter("t", TableChange::SetType { column, column_type, length: None })
+    };
+    assert!(invalid(world.change(widen("n"))).contains("positive"));
+    let placed_by = world.table("t").schema.column("m").unwrap().id;
+    let placement = Placement::Hash { columns: vec![placed_by] };
+    let repartition = TableChange::Repartition { placement, cuts: hash_cuts(4) };
+    world.done(alter("t", repartition)).unwrap();
+    let refused = world.change(widen("m")).unwrap_err().to_string();
+    assert!(refused.contains("partition column"), "{refused}");
+    // Rows from before the new placement are read in the wider type too.
+    let Reply::Changed { steps } = world.change(widen("o")).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 2);
+    world.settle();
+    for name in ["t", "t$former"] {
+        let column_type = world.table(name).schema.column("o").unwrap().column_type;
+        assert_eq!(column_type, ColumnType::Int64, "{name}");
+    }
+}
+
+#[test]
+fn a_field_may_be_null_from_now_on_and_a_key_may_not() {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    for column in &mut table.schema.columns {
+        column.nullable = false;
+    }
+    world.done(create(table)).unwrap();
+    let change = |name: &str| alter("t", TableChange::DropNotNull(name.to_owned()));
+    assert!(world.done(change("value")).unwrap());
+    assert!(world.table("t").schema.column("value").unwrap().nullable);
+    assert!(!world.done(change("value")).unwrap());
+    let key = world.table("t").schema.key_columns().next().unwrap().name.clone();
+    let refused = world.change(change(&key)).unwrap_err();
+    assert_eq!(refused.sqlstate(), "42P16", "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use partita_load::HashOf;
 use partita_proto::history::Reason;
-use partita_proto::materialized::{CopyChange, CopyState, Rekeying, Steering};
+use partita_proto::materialized::{CopyChange, CopyState, Rekeying, Steering, with_first_key};
 use partita_proto::range::TypedRange;
 
 use super::model::hex;
@@ -77,6 +77,36 @@ fn rekeying(world: &World) -> Rekeying {
 fn ranges(world: &World, name: &str) -> Vec<TypedRange> {
     let table = world.table(name);
     world.state.partitions_of(&table).map(|partition| partition.range.clone()).collect()
+}
+
+#[test]
+fn a_table_without_a_key_gets_its_first_one_and_keeps_its_id() {
+    let mut world = World::new();
+    let mut keyless = NewTable { cuts: Vec::new(), ..new_table("t") };
+    keyless.schema = schema(vec![field("k"), field("v")]);
+    let hidden = keyless.schema.next_column;
+    keyless.schema.columns.push(Column::of_rows(hidden));
+    keyless.schema.key = vec![hidden];
+    keyless.schema.next_column = ColumnId(hidden.0 + 1);
+    world.done(create(keyless)).unwrap();
+    let before = world.table("t");
+    let key = vec![before.schema.columns[0].id];
+    let new = |rekeys| NewTable {
+        schema: with_first_key(&before.schema, &key),
+        cuts: Vec::new(),
+        copy_of: Some(before.id),
+        rekeys,
+        ..new_table(REKEYED)
+    };
+    assert!(world.change(create(new(false))).is_err(), "a copy that stays one needs the key");
+    assert!(world.done(create(new(true))).unwrap());
+    fill(&mut world);
+    assert!(switch(&mut world) && exchange(&mut world, &before.partitions));
+    world.settle();
+    let after = world.table("t");
+    assert_eq!((after.id, &after.schema.key), (before.id, &key));
+    assert!(!after.schema.is_keyless() && world.table(REKEYED).schema.is_keyless());
+    assert_eq!(world.state.check(), Ok(()));
 }
 
 #[test]

@@ -200,22 +200,50 @@ fn other_changes_wait_until_the_new_table_is_there() {
 }
 
 #[test]
-fn columns_come_and_none_goes_while_there_are_rows_from_before() {
+fn columns_are_renamed_and_dropped_in_both_tables() {
     let mut world = world();
     world.done(alter("t", by_user(4))).unwrap();
     world.done(alter("t", add(vec![field("x"), tag("y")]))).unwrap();
     assert!(world.table("t$former").schema.column("x").is_none());
-    for change in [
-        TableChange::DropColumn("value".to_owned()),
-        TableChange::RenameColumn { from: "value".to_owned(), to: "v".to_owned() },
-        TableChange::SetOptions(TableOptions::default()),
-    ] {
-        assert!(unsupported(world.change(alter("t", change))).contains("\"t$former\""));
+    let rename = |from: &str, to: &str| {
+        alter("t", TableChange::RenameColumn { from: from.to_owned(), to: to.to_owned() })
+    };
+    let drop_column = |name: &str| alter("t", TableChange::DropColumn(name.to_owned()));
+    let column = |world: &World, table: &str, name: &str| -> Option<(ColumnId, String)> {
+        let table = world.table(table);
+        table.schema.column(name).map(|column| (column.id, column.storage_name.clone()))
+    };
+    let value = column(&world, "t", "value");
+    let Reply::Changed { steps } = world.change(rename("value", "v")).unwrap() else {
+        panic!("busy")
+    };
+    assert_eq!(steps.len(), 2);
+    // Each of the tables has its new name when its own partitions have it.
+    assert_eq!(world.state.check(), Ok(()));
+    world.settle();
+    for table in ["t", "t$former"] {
+        assert_eq!(column(&world, table, "v"), value);
+        assert_eq!(column(&world, table, "value"), None);
     }
+    // One that was added since is in the new table only.
+    let Reply::Changed { steps } = world.change(rename("x", "value")).unwrap() else {
+        panic!("busy")
+    };
+    assert_eq!(steps.len(), 1);
+    world.settle();
+    assert_eq!(column(&world, "t$former", "value"), None);
+    for name in ["v", "value"] {
+        world.done(drop_column(name)).unwrap();
+        assert_eq!([column(&world, "t", name), column(&world, "t$former", name)], [None, None]);
+    }
+    assert!(world.table("t$former").dropped_names.contains("value"));
+    let ended = TableChange::SetOptions(TableOptions::default());
+    assert!(unsupported(world.change(alter("t", ended))).contains("\"t$former\""));
     let told = invalid(world.change(alter("t$former", add(vec![field("z")]))));
     assert!(told.contains("change \"t\" instead"), "{told}");
     world.done(drop_table("t$former")).unwrap();
-    world.done(alter("t", TableChange::DropColumn("x".to_owned()))).unwrap();
+    world.done(rename("y", "z")).unwrap();
+    assert_eq!(world.state.check(), Ok(()));
 }
 
 #[test]

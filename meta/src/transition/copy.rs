@@ -18,7 +18,8 @@ use std::sync::Arc;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::materialized::{
-    COPIES_MAX, CopyChange, CopyOf, CopyState, Rekeying, copy_key_fits,
+    COPIES_MAX, CopyChange, CopyOf, CopyState, Rekeying, copy_key_fits, is_first_key,
+    with_first_key,
 };
 use partita_proto::range::TypedRange;
 use partita_proto::schema::{Column, Semantic, TableOptions, TableSchema, validate_name};
@@ -72,6 +73,9 @@ pub(super) fn check_copy(
     if record.schema.view.is_some() {
         return Err(Error::Unsupported(format!("{action} a view")));
     }
+    if record.schema.options.wide.is_some() {
+        return Err(Error::Unsupported(format!("{action} a wide table")));
+    }
     let follows = |table: &Arc<TableRecord>| table.is_named() && table.former == Some(source);
     if record.former.is_some() || state.tables().any(follows) {
         return Err(Error::Unsupported(format!(
@@ -90,7 +94,8 @@ pub(super) fn check_copy(
         });
     }
     let key = &new.schema.key;
-    if !copy_key_fits(&record.schema, key) {
+    let is_first_key = new.rekeys && is_first_key(&record.schema, key);
+    if !is_first_key && !copy_key_fits(&record.schema, key) {
         let columns = record.schema.key_columns().map(|column| column.name.as_str());
         let columns = columns.collect::<Vec<_>>().join(", ");
         let whose = if new.rekeys { "new key" } else { "key of a copy" };
@@ -103,10 +108,14 @@ pub(super) fn check_copy(
         let message = format!("the {whose} is that of table \"{name}\"");
         return Err(refusal(INVALID_DEFINITION, message));
     }
-    let schema = TableSchema { key: key.clone(), ..TableSchema::clone(&record.schema) };
+    let schema = match is_first_key {
+        true => with_first_key(&record.schema, key),
+        false => TableSchema { key: key.clone(), ..TableSchema::clone(&record.schema) },
+    };
     if schema != new.schema {
         return Err(Error::StaleSchema { table: source });
     }
+    schema.validate()?;
     let ranges = check_partitions(&schema, &new.placement, &new.cuts)?;
     let copy = CopyOf::new(source, new.rekeys.then(Rekeying::default));
     let dropped_names = record.dropped_names.clone();

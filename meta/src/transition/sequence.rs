@@ -191,6 +191,26 @@ impl Draft<'_> {
         former
     }
 
+    /// Gives the sequences of a table that is dropped to the columns of the same names of another one, with their grants.
+    pub(super) fn keep_sequences(&mut self, former: &TableRecord, successor: &TableRecord) {
+        self.edits.retain(|edit| {
+            !matches!(edit, Edit::SequenceGone(_) | Edit::GrantGone(Target::Sequence(_)))
+        });
+        let owned = self.state.sequences().filter_map(|sequence| {
+            let owned = sequence.column.filter(|column| column.table == former.id)?;
+            let mut columns = former.schema.columns.iter();
+            let replaced = columns.find(|column| column.id == owned.column)?;
+            let column = successor.schema.column(&replaced.name).map(|column| SequenceColumn {
+                table: successor.id,
+                column: column.id,
+                ..owned
+            });
+            Some(Edit::Sequence(Arc::new(Sequence { column, ..Sequence::clone(sequence) })))
+        });
+        let kept: Vec<Edit> = owned.collect();
+        self.edits.extend(kept);
+    }
+
     /// Gives the sequences of a table's columns to the table that succeeds it.
     pub(super) fn pass_sequences(&mut self, former: TableId, successor: TableId) {
         let owned = self.state.sequences().filter_map(|sequence| {

@@ -288,6 +288,9 @@ pub(super) fn alter_table(
     if let Some(busy) = in_succession(state, table) {
         return Ok(busy);
     }
+    if let TableChange::TakePlace(replaced) = change {
+        return take_place(state, table, *replaced);
+    }
     check_alter(state, table, change)?;
     if !matches!(change, TableChange::Rename(_)) {
         check_not_switching(state, table)?;
@@ -321,14 +324,16 @@ pub(super) fn alter_table(
             draft.tell_altered(copy, altered);
         }
     }
-    // Options and indexes of a table hold for the rows of its former table too.
+    // The columns, options and indexes of a table hold for the rows of its former table too.
     if let Some(former) = former(state, table)
-        && let Some(schema) = schema_of_former(former, change)
+        && let Some(altered) = altered_former(table, former, change)?
     {
+        view::check_change(state, former, change)?;
         if let Some(busy) = in_change(state, former) {
             return Ok(busy);
         }
-        draft.tell(TableRecord::clone(former), schema);
+        check_published(state, former, &altered.schema)?;
+        draft.tell_altered(former, altered);
     }
     // The sequence of a column goes with it.
     if let TableChange::DropColumn(name) = change
@@ -354,20 +359,31 @@ impl Draft<'_> {
     }
 }
 
-/// Schema of a former table after a change of its successor; `None` if it stays the same.
-fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableSchema> {
-    match change {
+/// The columns of a former table after a change of `table`, its successor; `None` if they stay the same.
+///
+/// # Errors
+/// As [`altered`], for a column that the former table has too.
+fn altered_former(
+    table: &TableRecord,
+    former: &TableRecord,
+    change: &TableChange,
+) -> Result<Option<Altered>, Error> {
+    let name = match change {
         TableChange::SetOptions(options) => {
-            Some(TableSchema { options: options.clone(), ..next_version(&former.schema) })
+            let schema = TableSchema { options: options.clone(), ..next_version(&former.schema) };
+            let dropped_names = former.dropped_names.clone();
+            return Ok(Some(Altered { schema, dropped_names }));
         }
-        // The column may have been added or renamed since, or another one may have the name: then the former table is
-        // read without the index.
+        // The column may have been added since: then the former table is read without the index.
         TableChange::SetIndex { .. } | TableChange::DropIndex { .. } => {
-            altered(former, change).ok().flatten().map(|altered| altered.schema)
+            return Ok(altered(former, change).ok().flatten());
         }
+        TableChange::DropColumn(name)
+        | TableChange::RenameColumn { from: name, .. }
+        | TableChange::SetType { column: name, .. } => name,
+        // The rows of the former table stay as they are.
         TableChange::AddColumns { .. }
-        | TableChange::DropColumn(_)
-        | TableChange::RenameColumn { .. }
+        | TableChange::DropNotNull(_)
         | TableChange::SetDefault { .. }
         | TableChange::SetView { .. }
         | TableChange::SetComment { .. }
@@ -375,8 +391,18 @@ fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableS
         | TableChange::AddCheck(_)
         | TableChange::DropCheck(_)
         | TableChange::Rename(_)
-        | TableChange::Repartition { .. } => None,
+        | TableChange::TakePlace(_)
+        | TableChange::ChangeFamilies(_)
+        | TableChange::Repartition { .. } => return Ok(None),
+    };
+    let column = table.schema.column(name);
+    if column.is_none_or(|column| former.schema.column_by_id(column.id).is_none()) {
+        return Ok(None);
     }
+    // A constraint that was dropped since does not keep a column.
+    let mut schema = TableSchema::clone(&former.schema);
+    schema.checks.retain(|check| table.schema.checks.contains(check));
+    altered(&TableRecord { schema: Arc::new(schema), ..former.clone() }, change)
 }
 
 /// Renames a table. Nodes know tables by id, so no node gets an order.
@@ -398,6 +424,47 @@ fn rename_table(
     }
     let mut draft = Draft::new(state);
     draft.enter(TableRecord { name: new_name.to_owned(), ..table.clone() }, Phase::Ready);
+    Ok(draft.done())
+}
+
+/// Drops a table, and gives its name, owner and sequences to another one with the same columns. Views read tables by
+/// name: they read the new one from then on.
+fn take_place(state: &State, table: &TableRecord, replaced: TableId) -> Result<Outcome, Error> {
+    let former = state.table(replaced).filter(|former| former.database == table.database);
+    let former = former.filter(|former| former.is_named() && former.id != table.id);
+    let former = former.ok_or_else(|| {
+        Error::InvalidInput(format!(
+            "table \"{}\" cannot take the place of a table that does not exist",
+            table.name
+        ))
+    })?;
+    if let Some(busy) = in_change(state, former).or_else(|| in_succession(state, former)) {
+        return Ok(busy);
+    }
+    for table in [table, former.as_ref()] {
+        let is_bare = table.copy.is_none() && table.former.is_none() && table.schema.view.is_none();
+        if !is_bare || state.dependents_of(table.id).next().is_some() {
+            let feature = format!(
+                "a primary key for table \"{}\", which is or has a copy or a former table,",
+                former.name
+            );
+            return Err(Error::Unsupported(feature));
+        }
+    }
+    let columns = |table: &TableRecord| -> Vec<String> {
+        table.schema.shown().map(|column| column.name.clone()).collect()
+    };
+    if columns(table) != columns(former) {
+        return Err(Error::InvalidInput(format!(
+            "table \"{}\" was changed meanwhile",
+            former.name
+        )));
+    }
+    let mut draft = Draft::new(state);
+    draft.enter(TableRecord::clone(former), Phase::Dropping);
+    draft.keep_sequences(former, table);
+    let (name, owner) = (former.name.clone(), former.owner);
+    draft.enter(TableRecord { name, owner, ..table.clone() }, Phase::Ready);
     Ok(draft.done())
 }
 

@@ -134,6 +134,7 @@ pub(super) fn check_change(
     let (verb, column) = match change {
         TableChange::DropColumn(name) => ("drop", name),
         TableChange::RenameColumn { from: name, .. } => ("rename", name),
+        TableChange::SetType { column: name, .. } => ("alter type of", name),
         _ => return Ok(()),
     };
     let mut views = views_of(state, table);

@@ -409,6 +409,7 @@ fn write_request(rows: RecordBatch) -> WriteRequest {
             index: 9,
             bulk: None,
             schema: SchemaVersion(10),
+            by_row: true,
         }),
     }
 }
@@ -433,6 +434,7 @@ fn scan_request() -> ScanRequest {
         first_by_time: Some(FirstByTime { rows: 7, descending: true }),
         order: Some(KeyOrder { descending: true, nulls_apart: true }),
         for_update: true,
+        uncollected: false,
     }
 }
 

@@ -10,6 +10,8 @@
 //! | NULL string or bytes | 0 |
 //! | empty string or bytes | 1 |
 //! | other string or bytes | 2, then blocks (four of 8 bytes, the rest of 32) padded with zeros, each followed by 255, or by the length of its content if it is the last |
+//!
+//! A cell in descending order has all bytes behind its first one inverted, unless it is NULL.
 
 use crate::error::Error;
 use crate::neighbour::{narrow, widen};
@@ -35,8 +37,49 @@ pub(super) fn fits(value: &Value, column_type: ColumnType) -> bool {
         || value.is_of(column_type)
 }
 
+/// Type of a column's cells, and their order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CellOrder {
+    pub(super) column_type: ColumnType,
+    /// True if larger values come first; for types of a fixed width.
+    pub(super) descends: bool,
+}
+
 /// Appends a value that [`fits`] its type.
-pub(super) fn encode(
+pub(super) fn encode(buffer: &mut Vec<u8>, order: CellOrder, value: &Value) -> Result<(), Error> {
+    let start = buffer.len();
+    encode_ascending(buffer, order.column_type, value)?;
+    if order.descends {
+        turn(&mut buffer[start..]);
+    }
+    Ok(())
+}
+
+/// Decodes one cell from the front of the input and advances the input.
+pub(super) fn decode(input: &mut &[u8], order: CellOrder) -> Result<Value, Error> {
+    if !order.descends {
+        return decode_ascending(input, order.column_type);
+    }
+    let bytes = width(order.column_type) + 1;
+    let (cell, rest) = input.split_at_checked(bytes).ok_or_else(ends)?;
+    let mut turned = cell.to_vec();
+    turn(&mut turned);
+    let value = decode_ascending(&mut turned.as_slice(), order.column_type)?;
+    *input = rest;
+    Ok(value)
+}
+
+/// Reverses the order of a cell; self-inverse.
+fn turn(cell: &mut [u8]) {
+    if let Some((mark, content)) = cell.split_first_mut()
+        && *mark != NULL
+    {
+        content.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+}
+
+/// Appends a value in ascending order.
+fn encode_ascending(
     buffer: &mut Vec<u8>,
     column_type: ColumnType,
     value: &Value,
@@ -94,8 +137,8 @@ pub(super) fn encode(
     Ok(())
 }
 
-/// Decodes one cell from the front of the input and advances the input.
-pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value, Error> {
+/// Decodes one cell in ascending order from the front of the input and advances the input.
+fn decode_ascending(input: &mut &[u8], column_type: ColumnType) -> Result<Value, Error> {
     // Text and bytes end with their last block; other cells have the width of their type.
     let value = match column_type {
         ColumnType::String => match take_variable(input)? {
@@ -135,6 +178,9 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
             .map_or(Value::Null, |bytes| Value::Timestamp(i64::from_be_bytes(bytes))),
         ColumnType::Uuid => take_fixed::<UUID_BYTES>(input, false)?
             .map_or(Value::Null, |bytes| Value::Binary(bytes.to_vec())),
+        ColumnType::Array(_) | ColumnType::Interval => {
+            return Err(corrupted("a value of a type that keys do not have"));
+        }
     };
     Ok(value)
 }
@@ -188,7 +234,8 @@ fn width(column_type: ColumnType) -> usize {
         | ColumnType::Timestamp(..) => 8,
         ColumnType::Decimal(..) => 16,
         ColumnType::Uuid => UUID_BYTES,
-        ColumnType::String | ColumnType::Binary => 0,
+        // Keys have no arrays and no intervals.
+        ColumnType::String | ColumnType::Binary | ColumnType::Array(_) | ColumnType::Interval => 0,
     }
 }
 

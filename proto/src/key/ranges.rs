@@ -4,11 +4,12 @@ use std::ops::Bound as Limit;
 
 use bytes::Bytes;
 
+use super::cell::CellOrder;
 use super::{KeyCodec, PLACEMENT_BYTES, cell};
 use crate::domain::{Domain, Domains};
 use crate::placement::Placement;
 use crate::range::KeyRange;
-use crate::schema::{ColumnType, TableSchema};
+use crate::schema::TableSchema;
 use crate::value::Value;
 
 /// Maximum number of ranges. A table has at most 4096 partitions; beyond a few ranges for each of those that a
@@ -41,17 +42,18 @@ impl KeyCodec {
         let restricted = self
             .key_columns()
             .iter()
-            .zip(self.key_types())
-            .map_while(|(name, column_type)| {
-                let domain = domains.get(name)?.typed(*column_type).ok()?;
-                (!domain.is_all()).then_some((domain, *column_type))
+            .enumerate()
+            .map_while(|(position, name)| {
+                let order = self.order(position).ok()?;
+                let domain = domains.get(name)?.typed(order.column_type).ok()?;
+                (!domain.is_all()).then_some((domain, order))
             })
             .collect::<Vec<_>>();
-        for (position, (domain, column_type)) in restricted.iter().enumerate() {
+        for (position, (domain, order)) in restricted.iter().enumerate() {
             let room = (KEY_RANGES_MAX / prefixes.len().max(1)).max(1);
             // Points lead on to the next column; for the last one its intervals are as good.
             let points = match position + 1 < restricted.len() {
-                true => point_cells(domain, *column_type, room),
+                true => point_cells(domain, *order, room),
                 false => None,
             };
             if let Some(points) = points {
@@ -61,7 +63,7 @@ impl KeyCodec {
                     .collect();
                 continue;
             }
-            let spans = widen(spans(domain, *column_type), room);
+            let spans = widen(spans(domain, *order), room);
             let ranges = prefixes
                 .iter()
                 .flat_map(|prefix| spans.iter().filter_map(move |span| under(prefix, span)))
@@ -74,20 +76,20 @@ impl KeyCodec {
 }
 
 /// The cells of a domain that is a set of at most `most` values, possibly with NULL.
-fn point_cells(domain: &Domain, column_type: ColumnType, most: usize) -> Option<Vec<Vec<u8>>> {
-    let points = domain.points_of(column_type, most).ok()??;
-    points.iter().map(|point| value_cell(point, column_type)).collect()
+fn point_cells(domain: &Domain, order: CellOrder, most: usize) -> Option<Vec<Vec<u8>>> {
+    let points = domain.points_of(order.column_type, most).ok()??;
+    points.iter().map(|point| value_cell(point, order)).collect()
 }
 
 /// The cell of a value of the column's type.
-fn value_cell(value: &Value, column_type: ColumnType) -> Option<Vec<u8>> {
+fn value_cell(value: &Value, order: CellOrder) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    cell::encode(&mut bytes, column_type, value).ok()?;
+    cell::encode(&mut bytes, order, value).ok()?;
     Some(bytes)
 }
 
 /// The cell ranges of a domain of one column. A limit without a cell is left out, which widens the range.
-fn spans(domain: &Domain, column_type: ColumnType) -> Vec<KeyRange> {
+fn spans(domain: &Domain, order: CellOrder) -> Vec<KeyRange> {
     // Cells of NULL begin with 0, all others with more.
     let values = Bytes::from_static(&[1]);
     let mut spans = Vec::new();
@@ -95,13 +97,17 @@ fn spans(domain: &Domain, column_type: ColumnType) -> Vec<KeyRange> {
         spans.push(KeyRange { start: Bytes::new(), end: Some(values.clone()) });
     }
     for interval in domain.intervals() {
-        let cell = |value| value_cell(value, column_type);
-        let start = match &interval.low {
+        let cell = |value| value_cell(value, order);
+        let (first, last) = match order.descends {
+            false => (&interval.low, &interval.high),
+            true => (&interval.high, &interval.low),
+        };
+        let start = match first {
             Limit::Included(value) => cell(value).map(Bytes::from),
             Limit::Excluded(value) => cell(value).and_then(|low| KeyCodec::successor(&low)),
             Limit::Unbounded => None,
         };
-        let end = match &interval.high {
+        let end = match last {
             Limit::Included(value) => cell(value).and_then(|high| KeyCodec::successor(&high)),
             Limit::Excluded(value) => cell(value).map(Bytes::from),
             Limit::Unbounded => None,

@@ -17,9 +17,9 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, UInt3
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, UInt16Type};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::RowConverter;
 
-use super::{Keys, internal, too_large};
+use super::{Keys, internal, sort_field, too_large};
 use crate::error::Error;
 use crate::schema::ColumnType;
 use crate::size::view_length;
@@ -114,7 +114,7 @@ impl Parts {
 impl SeriesCodec {
     /// The codec for a key of these columns, if encoding by series pays for them: some text, then one column of a fixed
     /// width.
-    pub(super) fn new(types: &[ColumnType]) -> Result<Option<Self>, Error> {
+    pub(super) fn new(types: &[ColumnType], last_descends: bool) -> Result<Option<Self>, Error> {
         let Some((last, series)) = types.split_last() else { return Ok(None) };
         let text = |column_type: &ColumnType| {
             matches!(column_type, ColumnType::String | ColumnType::Binary)
@@ -123,12 +123,11 @@ impl SeriesCodec {
         if !series.iter().any(text) || text(last) || is_wide {
             return Ok(None);
         }
-        let fields = |types: &[ColumnType]| {
-            let fields =
-                types.iter().map(|column_type| SortField::new(column_type.arrow())).collect();
-            RowConverter::new(fields).map_err(internal)
+        let fields = |types: &[ColumnType], descend: bool| {
+            let fields = types.iter().map(|column_type| sort_field(*column_type, descend));
+            RowConverter::new(fields.collect()).map_err(internal)
         };
-        Ok(Some(Self { series: fields(series)?, last: fields(&[*last])? }))
+        Ok(Some(Self { series: fields(series, false)?, last: fields(&[*last], last_descends)? }))
     }
 
     /// The parts of the keys; `None` if too few rows share a series.

@@ -11,10 +11,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::arbitrary;
+use crate::array::array_of;
 use crate::domain::{Domain, Domains};
 use crate::id::ColumnId;
 use crate::samples;
+use crate::schema::TableOptions;
 use crate::value::Value;
+use crate::wide::Wide;
 
 fn codec(types: &[ColumnType], placed: bool) -> KeyCodec {
     KeyCodec::new(&samples::schema(types), &samples::placement(placed)).unwrap()
@@ -75,6 +78,9 @@ proptest! {
                 prop_assert!(codec.value(&cut, columns).is_err(), "it ends before");
                 let prefix = prefix(bound, columns);
                 let encoded = codec.encode_bound(&prefix).unwrap();
+                if columns > 0 || !placed {
+                    prop_assert_eq!(codec.first_cells(key, columns).unwrap(), encoded.as_ref());
+                }
                 prop_assert!(key.starts_with(&encoded));
                 prop_assert_eq!(codec.decode(&encoded).unwrap(), prefix);
             }
@@ -232,6 +238,86 @@ proptest! {
             });
             let found = ranges.iter().any(|range| range.contains(keys.get(row)));
             prop_assert!(found || !wanted, "{} of {:?} is not in {:?}", bound, domains, ranges);
+        }
+    }
+}
+
+/// A wide table: its keys are in descending order of the cells' timestamps.
+fn wide_schema() -> TableSchema {
+    TableSchema {
+        columns: crate::wide::columns(ColumnType::String),
+        key: (0..4).map(ColumnId).collect(),
+        options: TableOptions { wide: Some(Wide::default()), ..TableOptions::default() },
+        ..samples::schema(&[ColumnType::String])
+    }
+}
+
+fn cells_of(schema: &TableSchema, bounds: &[Bound]) -> RecordBatch {
+    let key = schema.key_columns().enumerate().map(|(position, column)| {
+        let values: Vec<Value> = bounds.iter().map(|bound| bound.key[position].clone()).collect();
+        (column.storage_name.as_str(), array_of(column.column_type, &values).unwrap())
+    });
+    RecordBatch::try_from_iter(key).unwrap()
+}
+
+/// Cells of few columns, with times of which some are far apart.
+fn wide_bounds() -> impl Strategy<Value = Vec<Bound>> {
+    let time = prop_oneof![-3_i64..3, Just(i64::MIN), Just(i64::MAX)];
+    let cell = ("[ab]{0,9}", "[fg]", proptest::collection::vec(0..3_u8, 0..2), time);
+    let bound = cell.prop_map(|(row_key, family, qualifier, timestamp)| Bound {
+        placement: None,
+        key: vec![
+            Value::String(row_key),
+            Value::String(family),
+            Value::Binary(qualifier),
+            Value::Timestamp(timestamp),
+        ],
+    });
+    proptest::collection::vec(bound, 2..90)
+}
+
+proptest! {
+    #[test]
+    fn keys_of_cells_descend_by_time_and_bounds_encode_alike(bounds in wide_bounds()) {
+        let schema = wide_schema();
+        let codec = KeyCodec::new(&schema, &Placement::Range).unwrap();
+        let batch = cells_of(&schema, &bounds);
+        let keys = codec.encode(&batch).unwrap();
+        check_sorted(&codec, &batch)?;
+        let newest_first = |bound: &Bound| {
+            let time = bound.key[3].clone();
+            (bound.key[..3].to_vec(), std::cmp::Reverse(time))
+        };
+        for (row, bound) in bounds.iter().enumerate() {
+            let encoded = codec.encode_bound(bound).unwrap();
+            prop_assert_eq!(encoded.as_ref(), keys.get(row));
+            prop_assert_eq!(&codec.decode(keys.get(row)).unwrap(), bound);
+            prop_assert_eq!(&codec.value(keys.get(row), 3).unwrap(), &bound.key[3]);
+            prop_assert_eq!(codec.cell_ends(keys.get(row)).len(), 4);
+            let order = newest_first(&bounds[0]).cmp(&newest_first(bound));
+            prop_assert_eq!(keys.get(0).cmp(keys.get(row)), order);
+        }
+    }
+
+    #[test]
+    fn cells_of_a_time_range_lie_in_its_key_ranges(
+        bounds in wide_bounds(),
+        time in samples::domain(crate::wide::CELL_TS_TYPE),
+    ) {
+        let schema = wide_schema();
+        let codec = KeyCodec::new(&schema, &Placement::Range).unwrap();
+        let keys = codec.encode(&cells_of(&schema, &bounds)).unwrap();
+        let mut domains = Domains::default();
+        for (position, column) in schema.key_columns().take(3).enumerate() {
+            let value = bounds[0].key[position].clone();
+            domains.restrict(&column.storage_name, Domain::point(value));
+        }
+        domains.restrict(crate::wide::CELL_TS_COLUMN, time.clone());
+        let ranges = codec.key_ranges(&schema, &Placement::Range, &domains);
+        for (row, bound) in bounds.iter().enumerate() {
+            let wanted = bound.key[..3] == bounds[0].key[..3] && time.contains(&bound.key[3]);
+            let found = ranges.iter().any(|range| range.contains(keys.get(row)));
+            prop_assert_eq!(found, wanted, "{} of {:?}", bound, ranges);
         }
     }
 }

@@ -20,6 +20,7 @@ use super::sample::{Recent, Sampled, add_sampled, counted, hash_bytes, hash_word
 use crate::array::arrow_error;
 use crate::cardinality::Distinct;
 use crate::error::Error;
+use crate::lists::row_bytes;
 use crate::neighbour::widen;
 use crate::schema::{ColumnType, Unit};
 use crate::uuid::UUID_BYTES;
@@ -27,6 +28,8 @@ use crate::value::Value;
 
 /// Bits that select a register of the distinct values: a standard error of 1.6 %, in at most 4 KiB.
 pub(crate) const DISTINCT_PRECISION: u32 = 12;
+/// Bytes of an interval.
+const INTERVAL_BYTES: usize = 16;
 /// Maximum bytes of a text in a sample.
 const SAMPLED_BYTES_MAX: usize = 128;
 /// Maximum bytes of a text that is a bound.
@@ -161,6 +164,14 @@ impl ColumnMeasures {
                 self.add_signed::<Time64MicrosecondType>(array, Value::Int, starts);
             }
             ColumnType::Uuid => self.add_uuids(array.as_fixed_size_binary(), starts),
+            ColumnType::Array(_) => {
+                let bytes = row_bytes(array.as_list::<i32>()).into_iter().sum::<usize>();
+                self.add_bytes(bytes, array.len(), starts);
+            }
+            ColumnType::Interval => {
+                let bytes = (array.len() - nulls) * INTERVAL_BYTES;
+                self.add_bytes(bytes, array.len(), starts);
+            }
         }
     }
 
@@ -270,6 +281,12 @@ impl ColumnMeasures {
         self.bytes += ((array.len() - array.null_count()) * UUID_BYTES) as u64;
         let value = |bytes: &[u8]| Value::Binary(bytes.to_vec());
         self.widen(low.map(value), high.map(value));
+    }
+
+    /// Arrays and intervals have bytes, but no bounds, no sample and no distinct values: no value stands for one.
+    fn add_bytes(&mut self, bytes: usize, rows: usize, starts: &mut [bool]) {
+        self.bytes += bytes as u64;
+        starts.iter_mut().take(rows).for_each(|start| *start = true);
     }
 
     fn add_texts<T: ByteViewType>(&mut self, array: &GenericByteViewArray<T>, starts: &mut [bool]) {

@@ -3,6 +3,7 @@
 use arrow::array::{Array, AsArray, GenericByteViewArray};
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
 
+use crate::lists::row_bytes;
 use crate::schema::UUID;
 use crate::uuid::UUID_BYTES;
 
@@ -26,6 +27,10 @@ impl RowSizes {
             DataType::Utf8View => self.add_texts(array.as_byte_view::<StringViewType>()),
             DataType::BinaryView => self.add_texts(array.as_byte_view::<BinaryViewType>()),
             &UUID => self.add_fixed(array, UUID_BYTES as u64),
+            DataType::List(_) => {
+                let sizes = row_bytes(array.as_list::<i32>());
+                self.rows.iter_mut().zip(sizes).for_each(|(size, bytes)| *size += bytes as u64);
+            }
             // A Boolean counts as a byte.
             other => self.add_fixed(array, other.primitive_width().unwrap_or(1) as u64),
         }
@@ -49,6 +54,11 @@ impl RowSizes {
                 *size += width;
             }
         }
+    }
+
+    /// Size of a row.
+    pub(super) fn of_row(&self, row: usize) -> u64 {
+        self.common + self.rows.get(row).copied().unwrap_or_default()
     }
 
     /// Size of the largest row; 0 without rows.

@@ -175,12 +175,22 @@ impl Wire for TableChange {
                     to: new_name.clone(),
                 })
             }
+            Self::SetType { column, column_type, length } => Kind::SetType(pb::SetType {
+                column: column.clone(),
+                column_type: Some(column_type.to_wire()),
+                length: length.as_ref().map(Wire::to_wire),
+            }),
+            Self::DropNotNull(column) => Kind::DropNotNull(column.clone()),
             Self::SetDefault { column, default } => Kind::SetDefault(pb::SetDefault {
                 column: column.clone(),
                 default: default.clone(),
             }),
             Self::SetOptions(options) => Kind::SetOptions(options.to_wire()),
             Self::Rename(name) => Kind::Rename(name.clone()),
+            Self::TakePlace(replaced) => Kind::TakePlace(replaced.0),
+            Self::ChangeFamilies(changes) => Kind::ChangeFamilies(pb::FamilyChanges {
+                changes: changes.iter().map(Wire::to_wire).collect(),
+            }),
             Self::Repartition { placement, cuts } => Kind::Repartition(pb::Repartition {
                 placement: Some(placement.to_wire()),
                 cuts: cuts.iter().map(Wire::to_wire).collect(),
@@ -219,9 +229,17 @@ impl Wire for TableChange {
             }
             Kind::DropColumn(name) => Self::DropColumn(name),
             Kind::RenameColumn(rename) => Self::RenameColumn { from: rename.from, to: rename.to },
+            Kind::SetType(set) => Self::SetType {
+                column: set.column,
+                column_type: required(set.column_type, "column type")?,
+                length: set.length.map(Wire::from_wire).transpose()?,
+            },
+            Kind::DropNotNull(column) => Self::DropNotNull(column),
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
             Kind::Rename(name) => Self::Rename(name),
+            Kind::TakePlace(replaced) => Self::TakePlace(TableId(replaced)),
+            Kind::ChangeFamilies(changes) => Self::ChangeFamilies(all(changes.changes)?),
             Kind::Repartition(change) => Self::Repartition {
                 placement: required(change.placement, "placement")?,
                 cuts: all(change.cuts)?,

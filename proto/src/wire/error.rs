@@ -6,7 +6,7 @@ use crate::id::{Epoch, NodeId, PartitionId, TableId};
 use crate::materialized::Position;
 
 /// Kinds of objects that errors name. A kind of a newer version becomes "object" here.
-const KINDS: [&str; 19] = [
+const KINDS: [&str; 20] = [
     "table",
     "database",
     "column",
@@ -25,6 +25,7 @@ const KINDS: [&str; 19] = [
     "organisation",
     "task",
     "capture",
+    "column family",
     "object",
 ];
 

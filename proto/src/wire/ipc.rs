@@ -1,8 +1,8 @@
 //! Rows as bytes: one Arrow IPC stream, in logs and between nodes.
 //!
 //! A stream is one schema and any number of batches of it, uncompressed. Columns have the types of tables
-//! ([`ColumnType`]), each in one layout: strings and bytes are views, dictionaries are unpacked when encoded. Metadata
-//! of schemas and fields is not kept.
+//! ([`ColumnType`]), each in one layout: strings and bytes are views, arrays are lists of nullable items, dictionaries
+//! are unpacked when encoded. Metadata of schemas and fields is not kept.
 //!
 //! Arrow's decoder trusts the stream and panics on false statements; every message is checked here before arrow sees
 //! it, and arrow checks the arrays as they are built.
@@ -22,7 +22,8 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::schema::{ColumnType, UUID, Unit};
+use crate::lists::gathered;
+use crate::schema::{ColumnType, Element, UUID, Unit};
 use crate::uuid::UUID_BYTES;
 
 /// Batches with fewer rows than this have buffers padded to 8 bytes, others to 16, which views and decimals need to be
@@ -32,6 +33,8 @@ const SMALL_ROWS: usize = 32;
 const CONTINUATION: u32 = u32::MAX;
 /// Bytes of a view of a string or of bytes.
 const VIEW_BYTES: usize = 16;
+/// Bytes of an offset of a list.
+const OFFSET_BYTES: usize = 4;
 /// Maximum bytes of a value inside its view; longer values lie in a buffer.
 const INLINE_BYTES: u32 = 12;
 
@@ -119,6 +122,17 @@ pub fn decode(bytes: Bytes) -> Result<Vec<RecordBatch>, Error> {
     Ok(batches)
 }
 
+/// The batch without bytes to which no row refers: filters, slices and joins keep the buffers of all rows that were there.
+///
+/// # Errors
+/// None for a batch with the types of tables.
+pub fn compacted(batch: &RecordBatch) -> Result<RecordBatch, Error> {
+    let columns = batch.columns().iter().map(|column| compact(column, column.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, Error>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(encoding)
+}
+
 /// The schema with each type in its one layout, without metadata.
 fn canonical(schema: &Schema) -> Result<SchemaRef, Error> {
     let fields = schema.fields().iter().map(|field| {
@@ -151,6 +165,9 @@ fn compact(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Error> {
             Some(collected) => Arc::new(collected),
             None => column,
         },
+        DataType::List(item) if *item.data_type() == DataType::Utf8View => {
+            gathered(column.as_list::<i32>())?
+        }
         _ => column,
     })
 }
@@ -188,11 +205,24 @@ fn decode_schema(header: ipc::Schema<'_>) -> Result<SchemaRef, Error> {
 }
 
 fn decode_type(field: ipc::Field<'_>) -> Option<ColumnType> {
-    // Tables have neither dictionaries nor nested types.
-    if field.dictionary().is_some() || field.children().is_some_and(|children| !children.is_empty())
-    {
+    // Tables have neither dictionaries nor nested types but lists.
+    if field.dictionary().is_some() {
         return None;
     }
+    match field.children().filter(|children| !children.is_empty()) {
+        None => decode_flat(field),
+        Some(children) if field.type_type() == ipc::Type::List && children.len() == 1 => {
+            let item = children.get(0);
+            let is_canonical =
+                item.name() == Some(Field::LIST_FIELD_DEFAULT_NAME) && item.nullable();
+            let element = is_canonical.then_some(item).and_then(decode_type).and_then(Element::of);
+            element.map(ColumnType::Array)
+        }
+        Some(_) => None,
+    }
+}
+
+fn decode_flat(field: ipc::Field<'_>) -> Option<ColumnType> {
     // Each type in its canonical layout only.
     Some(match field.type_type() {
         ipc::Type::Bool => ColumnType::Bool,
@@ -235,6 +265,10 @@ fn decode_type(field: ipc::Field<'_>) -> Option<ColumnType> {
             let time = field.type_as_time()?;
             let is_canonical = time.unit() == ipc::TimeUnit::MICROSECOND && time.bitWidth() == 64;
             is_canonical.then_some(ColumnType::Time)?
+        }
+        ipc::Type::Interval => {
+            let unit = field.type_as_interval()?.unit();
+            (unit == ipc::IntervalUnit::MONTH_DAY_NANO).then_some(ColumnType::Interval)?
         }
         ipc::Type::Timestamp => {
             let timestamp = field.type_as_timestamp()?;
@@ -282,7 +316,8 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
     }
     let rows = usize::try_from(header.length()).map_err(|_| wrong())?;
     let nodes = header.nodes().ok_or_else(wrong)?;
-    if nodes.len() != schema.fields().len() {
+    let nested = nested(schema);
+    if nodes.len() != nested.len() {
         return Err(wrong());
     }
     let mut buffers = header.buffers().ok_or_else(wrong)?.iter();
@@ -299,15 +334,23 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
     let mut counts = header.variadicBufferCounts().into_iter().flatten();
     // Every column has a node and a bitmap of NULLs, which may be empty without NULLs, and then the buffers of its
     // type.
-    for (field, node) in schema.fields().iter().zip(nodes) {
+    for ((data_type, is_column), node) in nested.into_iter().zip(nodes) {
         let nulls = usize::try_from(node.null_count()).map_err(|_| wrong())?;
-        if usize::try_from(node.length()) != Ok(rows) || nulls > rows {
+        // The number of elements is that of the offsets, which arrow checks.
+        let count = usize::try_from(node.length()).map_err(|_| wrong())?;
+        if is_column && count != rows || nulls > count {
             return Err(wrong());
         }
+        let rows = count;
         let bits = rows.div_ceil(8);
         next(if nulls > 0 { bits } else { 0 }, 1)?;
-        match field.data_type() {
+        match data_type {
             DataType::Boolean => next(bits, 1)?,
+            // One offset more than rows; none without rows.
+            DataType::List(_) => {
+                let offsets = if rows == 0 { 0 } else { rows.checked_add(1).ok_or_else(wrong)? };
+                next(offsets.checked_mul(OFFSET_BYTES).ok_or_else(wrong)?, OFFSET_BYTES)?;
+            }
             DataType::Utf8View | DataType::BinaryView => {
                 next(rows.checked_mul(VIEW_BYTES).ok_or_else(wrong)?, VIEW_BYTES)?;
                 let count = counts.next().filter(|count| *count >= 0).ok_or_else(wrong)?;
@@ -326,6 +369,18 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
         return Err(wrong());
     }
     Ok(())
+}
+
+/// The types of the nodes of a batch: each column's, true, and behind that of a list its elements', false.
+fn nested(schema: &SchemaRef) -> Vec<(&DataType, bool)> {
+    let mut nested = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        nested.push((field.data_type(), true));
+        if let DataType::List(item) = field.data_type() {
+            nested.push((item.data_type(), false));
+        }
+    }
+    nested
 }
 
 /// Takes bytes from the front of the stream.

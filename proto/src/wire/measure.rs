@@ -7,7 +7,8 @@ use crate::id::ColumnId;
 use crate::index::IndexKind;
 use crate::measure::{
     ColumnMeasures, DISTINCT_PRECISION, INTERVAL_BUCKETS, IndexBuild, Intervals, LENGTH_BUCKETS,
-    PartitionMeasures, SAMPLE_MAX, Sampled, TableMeasures, hash_of_upper, upper_half,
+    LargeRows, PartitionMeasures, RowSize, SAMPLE_MAX, Sampled, TableMeasures, hash_of_upper,
+    upper_half,
 };
 use crate::value::Value;
 
@@ -27,6 +28,7 @@ impl Wire for TableMeasures {
             split_rows: self.split_rows,
             unmeasured: self.unmeasured,
             row_bytes_max: self.row_bytes_max,
+            large_rows: self.large_rows.iter().map(large_row_to_wire).collect(),
         }
     }
 
@@ -42,8 +44,23 @@ impl Wire for TableMeasures {
             split_rows: message.split_rows,
             unmeasured: message.unmeasured,
             row_bytes_max: message.row_bytes_max,
+            large_rows: large_rows_from_wire(message.large_rows)?,
         })
     }
+}
+
+fn large_row_to_wire((row_key, size): (&Value, &RowSize)) -> pb::LargeRow {
+    let RowSize { bytes, cells } = *size;
+    pb::LargeRow { row_key: Some(row_key.to_wire()), bytes, cells }
+}
+
+fn large_rows_from_wire(messages: Vec<pb::LargeRow>) -> Result<LargeRows, Error> {
+    let mut rows = LargeRows::default();
+    for message in messages {
+        let size = RowSize { bytes: message.bytes, cells: message.cells };
+        rows.add(required(message.row_key, "row key")?, size);
+    }
+    Ok(rows)
 }
 
 fn column_to_wire(column: ColumnId, measures: &ColumnMeasures) -> pb::ColumnMeasures {
@@ -239,6 +256,8 @@ mod tests {
             squares: 1 << 64,
         };
         measures.add_unmeasured();
+        let size = RowSize { bytes: 1 << 40, cells: 9 };
+        measures.large_rows.add(Value::Binary(vec![0, 255]), size);
         let report = report(measures);
         assert_eq!(PartitionMeasures::decode_wire(report.encode_wire()).unwrap(), report);
     }

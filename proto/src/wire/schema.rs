@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::partitioning::MERGE_AFTER_S;
 use crate::schema::{
-    Check, Column, ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
+    Check, Column, ColumnType, Element, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
     TableOptions, TableSchema, TextLength, Unit,
 };
 use crate::stored_view::{RelationName, ViewDefinition};
@@ -78,6 +78,8 @@ impl Wire for ColumnType {
             Self::Timestamp(..) => TypeKind::Timestamp,
             Self::Uuid => TypeKind::Uuid,
             Self::Time => TypeKind::Time,
+            Self::Array(_) => TypeKind::Array,
+            Self::Interval => TypeKind::Interval,
         });
         // Precision, scale, unit and time zone are fields beside the kind.
         match self {
@@ -93,6 +95,11 @@ impl Wire for ColumnType {
                     Unit::Nanosecond => pb::Unit::Nanosecond,
                 });
                 message.utc = *utc;
+            }
+            Self::Array(element) => {
+                // The fields of the elements' type, with its kind in a place of its own.
+                let element = element.column_type().to_wire();
+                message = pb::ColumnType { kind: message.kind, element: element.kind, ..element };
             }
             _ => {}
         }
@@ -133,8 +140,26 @@ impl Wire for ColumnType {
             ),
             Ok(TypeKind::Uuid) => Self::Uuid,
             Ok(TypeKind::Time) => Self::Time,
+            Ok(TypeKind::Interval) => Self::Interval,
+            Ok(TypeKind::Array) => {
+                let element = pb::ColumnType { kind: message.element, element: 0, ..message };
+                let element = Element::of(Self::from_wire(element)?);
+                Self::Array(element.ok_or_else(|| missing("type of elements"))?)
+            }
             Ok(TypeKind::Unspecified) | Err(_) => return Err(missing("column type")),
         })
+    }
+}
+
+impl Wire for TextLength {
+    type Message = pb::TextLength;
+
+    fn to_wire(&self) -> pb::TextLength {
+        pb::TextLength { characters: self.characters, fixed: self.fixed }
+    }
+
+    fn from_wire(message: pb::TextLength) -> Result<Self, Error> {
+        Ok(Self { characters: message.characters, fixed: message.fixed })
     }
 }
 
@@ -158,10 +183,7 @@ impl Wire for Column {
             generated: self.generated.clone(),
             comment: self.comment.clone(),
             missing: self.missing.as_ref().map(Wire::to_wire),
-            length: self.length.map(|length| pb::TextLength {
-                characters: length.characters,
-                fixed: length.fixed,
-            }),
+            length: self.length.as_ref().map(Wire::to_wire),
             indexes: self.indexes.iter().map(Wire::to_wire).collect(),
             json: match self.json {
                 None => pb::JsonType::Unspecified,
@@ -196,9 +218,7 @@ impl Wire for Column {
             generated: message.generated,
             comment: message.comment,
             missing: message.missing.map(Wire::from_wire).transpose()?,
-            length: message
-                .length
-                .map(|length| TextLength { characters: length.characters, fixed: length.fixed }),
+            length: message.length.map(Wire::from_wire).transpose()?,
             json,
             indexes: all(message.indexes)?,
         })
@@ -225,6 +245,7 @@ impl Wire for TableOptions {
                 .then(|| self.partitioning.to_wire()),
             advice_off: self.advice_off.clone(),
             advice_thresholds: self.advice_thresholds.clone(),
+            wide: self.wide.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -249,6 +270,7 @@ impl Wire for TableOptions {
                 .unwrap_or_default(),
             advice_off: message.advice_off,
             advice_thresholds: message.advice_thresholds,
+            wide: message.wide.map(Wire::from_wire).transpose()?,
         })
     }
 }

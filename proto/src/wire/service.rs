@@ -80,6 +80,7 @@ impl Wire for Condition {
             index: self.index,
             bulk: self.bulk,
             schema: self.schema.0,
+            by_row: self.by_row,
         }
     }
 
@@ -89,6 +90,7 @@ impl Wire for Condition {
             index: message.index,
             bulk: message.bulk,
             schema: SchemaVersion(message.schema),
+            by_row: message.by_row,
         })
     }
 }
@@ -170,6 +172,7 @@ impl ScanRequest {
             descending: self.order.map(|order| order.descending),
             nulls_apart: self.order.is_some_and(|order| order.nulls_apart),
             for_update: self.for_update,
+            uncollected: self.uncollected,
         })
     }
 
@@ -199,6 +202,7 @@ impl ScanRequest {
                 .descending
                 .map(|descending| KeyOrder { descending, nulls_apart: message.nulls_apart }),
             for_update: message.for_update,
+            uncollected: message.uncollected,
         })
     }
 }

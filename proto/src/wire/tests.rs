@@ -34,6 +34,7 @@ use crate::service::{
 };
 use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
+use crate::wide::{Family, FamilyChange, GcRule, Wide};
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zé\"]{0,6}"
@@ -47,14 +48,17 @@ fn any_value() -> impl Strategy<Value = Value> {
     arbitrary::column_type().prop_flat_map(samples::value)
 }
 
+fn text_length() -> impl Strategy<Value = TextLength> {
+    (any::<u32>(), any::<bool>()).prop_map(|(characters, fixed)| TextLength { characters, fixed })
+}
+
 fn column() -> impl Strategy<Value = Column> {
     let semantic =
         prop_oneof![Just(Semantic::Tag), Just(Semantic::Field), Just(Semantic::TimeIndex)];
     let texts = (name(), name(), option::of(name()), option::of(name()), option::of(name()));
     let types = arbitrary::column_type()
         .prop_flat_map(|column_type| (Just(column_type), option::of(samples::value(column_type))));
-    let length = (any::<u32>(), any::<bool>())
-        .prop_map(|(characters, fixed)| TextLength { characters, fixed });
+    let length = text_length();
     let json = prop_oneof![Just(JsonType::Json), Just(JsonType::Jsonb)];
     let types = (types, option::of(length), option::of(json), vec(index(), 0..3));
     (any::<u32>(), texts, types, any::<bool>(), semantic).prop_map(
@@ -116,7 +120,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let merge_mode = prop_oneof![Just(MergeMode::LastRow), Just(MergeMode::LastNonNull)];
     let times = (option::of(duration()), option::of(duration()));
     let advice = (vec("A[0-9]{2}", 0..3), vec("[a-z]{1,5}=[0-9]", 0..3));
-    let more = (option::of(any::<u32>()), partitioning(), advice);
+    let more = (option::of(any::<u32>()), partitioning(), advice, option::of(wide()));
     (any::<bool>(), merge_mode, times, option::of(name()), more).prop_map(
         |(append_mode, merge_mode, (ttl, time_window), comment, more)| TableOptions {
             append_mode,
@@ -128,6 +132,31 @@ fn options() -> impl Strategy<Value = TableOptions> {
             partitioning: more.1,
             advice_off: more.2.0,
             advice_thresholds: more.2.1,
+            wide: more.3,
+        },
+    )
+}
+
+fn gc_rule() -> impl Strategy<Value = GcRule> {
+    let leaf = prop_oneof![
+        (1_u32..9).prop_map(GcRule::MaxVersions),
+        (1_u64..1 << 40).prop_map(|millis| GcRule::MaxAge(Duration::from_millis(millis))),
+    ];
+    leaf.prop_recursive(4, 12, 3, |rule| {
+        prop_oneof![
+            vec(rule.clone(), 1..3).prop_map(GcRule::Union),
+            vec(rule, 1..3).prop_map(GcRule::Intersection),
+        ]
+    })
+}
+
+fn wide() -> impl Strategy<Value = Wide> {
+    let family = (name(), option::of(gc_rule())).prop_map(|(name, gc)| Family { name, gc });
+    (vec(family, 0..3), any::<u64>(), any::<u64>()).prop_map(
+        |(families, row_bytes_warn, row_bytes_max)| Wide {
+            families,
+            row_bytes_warn,
+            row_bytes_max,
         },
     )
 }
@@ -295,6 +324,18 @@ fn change() -> impl Strategy<Value = TableChange> {
             .prop_map(|(column, default)| TableChange::SetDefault { column, default }),
         options().prop_map(TableChange::SetOptions),
         name().prop_map(TableChange::Rename),
+        any::<u32>().prop_map(|replaced| TableChange::TakePlace(TableId(replaced))),
+        wide().prop_map(|wide| {
+            let changes = wide.families.into_iter().flat_map(|family| {
+                let name = family.name.clone();
+                [
+                    FamilyChange::Update(family.clone()),
+                    FamilyChange::Drop(name),
+                    FamilyChange::Create(family),
+                ]
+            });
+            TableChange::ChangeFamilies(changes.collect())
+        }),
         (placement(), vec(bound(), 0..3))
             .prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),
         (name(), index(), any::<bool>()).prop_map(|(column, index, if_not_exists)| {
@@ -307,6 +348,10 @@ fn change() -> impl Strategy<Value = TableChange> {
             .prop_map(|(column, comment)| TableChange::SetComment { column, comment }),
         (name(), option::of(name()))
             .prop_map(|(column, after)| TableChange::MoveColumn { column, after }),
+        (name(), arbitrary::column_type(), option::of(text_length())).prop_map(
+            |(column, column_type, length)| TableChange::SetType { column, column_type, length }
+        ),
+        name().prop_map(TableChange::DropNotNull),
         check().prop_map(TableChange::AddCheck),
         name().prop_map(TableChange::DropCheck),
     ]
@@ -436,14 +481,14 @@ fn reshape() -> impl Strategy<Value = Reshape> {
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
-    (any::<u64>(), any::<u64>(), option::of(any::<u64>()), any::<u32>()).prop_map(
-        |(epoch, index, bulk, schema)| Condition {
-            epoch: Epoch(epoch),
-            index,
-            bulk,
-            schema: SchemaVersion(schema),
-        },
-    )
+    let numbers = (any::<u64>(), any::<u64>(), option::of(any::<u64>()), any::<u32>());
+    (numbers, any::<bool>()).prop_map(|((epoch, index, bulk, schema), by_row)| Condition {
+        epoch: Epoch(epoch),
+        index,
+        bulk,
+        schema: SchemaVersion(schema),
+        by_row,
+    })
 }
 
 fn command() -> impl Strategy<Value = Command> {

@@ -24,7 +24,6 @@ fn number(of: &Value, path: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute or more: tests/run --long"]
 async fn the_lab_shows_one_busy_partition_under_time_first_and_eight_under_a_hash() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -92,7 +91,6 @@ fn offered(out: &Path, file: &str) -> Vec<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute or more: tests/run --long"]
 async fn a_workload_of_the_catalogue_runs_is_recorded_and_runs_again_elsewhere() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -133,7 +131,6 @@ async fn a_workload_of_the_catalogue_runs_is_recorded_and_runs_again_elsewhere()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute or more: tests/run --long"]
 async fn a_table_that_is_left_to_cure_itself_does_so_and_the_guide_shows_how() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -310,7 +307,6 @@ async fn overload(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "takes a minute or more: tests/run --long"]
 async fn an_overloaded_partition_is_in_several_parts_within_seconds() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -363,7 +359,6 @@ async fn visit(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<Vec<i64>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "takes a minute or more: tests/run --long"]
 async fn the_rows_of_one_hot_user_are_spread_by_the_table_itself() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();

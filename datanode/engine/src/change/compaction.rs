@@ -11,6 +11,9 @@
 //! new index comes into existing files one by one, whatever happens to the partition meanwhile. An index that was
 //! dropped leaves with the next rewrite for another reason.
 //!
+//! A merge of a wide table leaves out cells that are garbage ([`crate::rows::collector`]). A cell that is garbage among some
+//! files is garbage among all: others only add newer versions.
+//!
 //! Invariants:
 //! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out lies between the
 //!   merged ones;
@@ -32,6 +35,7 @@ use crate::options::EngineOptions;
 use crate::parquet::row_group::Purpose;
 use crate::read::reader::{FileReader, Read};
 use crate::read::source::file_input;
+use crate::rows::collector::Collector;
 use crate::rows::merge::Merge;
 use crate::state::manifest::Edit;
 use crate::state::partition::Partition;
@@ -113,6 +117,8 @@ struct View {
     unindexed: bool,
     /// True if the file is known to be damaged.
     damaged: bool,
+    /// True if the file may have garbage, and everything is to be merged.
+    collectable: bool,
 }
 
 /// The files of one run in one window.
@@ -124,6 +130,7 @@ struct RunOfFiles {
     clipped: Vec<FileId>,
     unindexed: Vec<FileId>,
     damaged: bool,
+    collectable: bool,
 }
 
 /// Overlapping windows and their runs, oldest first.
@@ -183,9 +190,15 @@ impl Partition {
         self.check_running()?;
         let mut changed = !self.garbage.lock().is_empty();
         self.collect_garbage().await?;
+        // Files that are there now may have garbage; those that are written here have none.
+        let newest = self.version().files.keys().max().copied().unwrap_or_default();
         loop {
             let version = self.version();
-            let views = views(&version);
+            let mut views = views(&version);
+            let is_wide = version.layout.config.schema.options.wide.is_some();
+            for view in &mut views {
+                view.collectable = is_wide && everything && view.id <= newest;
+            }
             let picked =
                 if everything { pick_all(&views) } else { pick(&views, &self.options, self.aim()) };
             let Some(pick) = picked else { return Ok(changed) };
@@ -273,7 +286,9 @@ impl Partition {
             let bounds = file.bounds(&layout.range);
             file_input(reader.clone(), file, read, Arc::clone(layout), bounds)
         });
+        let collector = Collector::new(layout, self.clock.now_ms());
         let merge = Merge::new(layout, Arc::clone(&schema), inputs.collect(), pick.covering);
+        let merge = merge.collecting(collector);
         let schema = layout.file_schema(with_op && !pick.covering);
         let output = self.output(layout, Purpose::Compaction);
         output.write(merge, schema, run, pick.window, written).await
@@ -319,7 +334,8 @@ fn views(version: &Version) -> Vec<View> {
         let FileMeta { id, run, window, has_op, .. } = *file.meta();
         let (clipped, damaged) = (file.is_clipped(), file.handle.damage().is_some());
         let unindexed = file.meta().lacks_index(&version.layout.indexes);
-        View { id, run, bytes: file.bytes(), window, has_op, clipped, unindexed, damaged }
+        let (bytes, collectable) = (file.bytes(), false);
+        View { id, run, bytes, window, has_op, clipped, unindexed, damaged, collectable }
     };
     version.files.values().map(view).collect()
 }
@@ -349,6 +365,7 @@ fn windows(files: &[View]) -> Vec<Window> {
         run.clipped.extend(file.clipped.then_some(file.id));
         run.unindexed.extend(file.unindexed.then_some(file.id));
         run.damaged |= file.damaged;
+        run.collectable |= file.collectable;
     }
     let window =
         |(window, runs): (_, BTreeMap<_, _>)| Window { window, runs: runs.into_values().collect() };
@@ -403,8 +420,10 @@ fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<
 /// The next merge towards one run per window, without deletes and with all indexes.
 fn pick_all(files: &[View]) -> Option<Pick> {
     let windows = windows(files);
-    let unfinished =
-        |run: &RunOfFiles| run.has_op || !run.clipped.is_empty() || !run.unindexed.is_empty();
+    let unfinished = |run: &RunOfFiles| {
+        let is_outdated = !run.clipped.is_empty() || !run.unindexed.is_empty();
+        run.has_op || run.collectable || is_outdated
+    };
     let due = |window: &&Window| window.runs.len() > 1 || window.runs.iter().any(unfinished);
     windows.iter().find(due).map(|window| window.pick(0, window.runs.len()))
 }

@@ -65,6 +65,23 @@ impl BlockReader {
         parts.ok_or_else(|| self.corrupted("a range of it could not be read"))
     }
 
+    /// Reads the blocks of some ranges into the cache in one go, unless they are many, for readers that would wait for
+    /// one range after the other. Errors are left to these readers, and so is the count of bytes.
+    pub(crate) async fn prefetch(&self, ranges: &[Range<u64>]) {
+        let Some(spans) = block_spans(ranges, self.file.meta.tail) else { return };
+        let bytes: u64 = spans.iter().map(|span| span.end - span.start).sum();
+        if bytes > KEPT_BYTES_MAX {
+            return;
+        }
+        let (_, missing) = self.kept(&spans);
+        if missing.is_empty() {
+            return;
+        }
+        if let Err(error) = self.fetch(missing).await {
+            tracing::debug!(file = %self.file.path, %error, "cannot read blocks ahead");
+        }
+    }
+
     /// Cached blocks of the given spans, and the spans that are not cached.
     fn kept(&self, spans: &[Range<u64>]) -> (Vec<Piece>, Vec<Range<u64>>) {
         let (mut pieces, mut missing) = (Vec::new(), Vec::<Range<u64>>::new());

@@ -80,6 +80,8 @@ pub(crate) fn each_row(column: &dyn Array, mut each: impl FnMut(Option<&[u8]>)) 
         ColumnType::Binary => column.as_binary_view().iter().for_each(each),
         ColumnType::Time => numbers::<Time64MicrosecondType, 8>(column, integer, each),
         ColumnType::Uuid => column.as_fixed_size_binary().iter().for_each(each),
+        // They have no indexes; this is the error that says so.
+        ColumnType::Array(_) | ColumnType::Interval => return each_value(column, each),
         ColumnType::Date => numbers::<Date32Type, 8>(column, |v| integer(v.into()), each),
         ColumnType::Timestamp(unit, _) => match unit {
             Unit::Second => numbers::<TimestampSecondType, 8>(column, integer, each),
@@ -182,6 +184,7 @@ mod tests {
             ColumnType::Time => (0..86_400_000_000_i64).prop_map(Value::Int).boxed(),
             ColumnType::Uuid => any::<[u8; 16]>().prop_map(|v| Value::Binary(v.to_vec())).boxed(),
             ColumnType::Timestamp(..) => ticks.prop_map(Value::Timestamp).boxed(),
+            ColumnType::Array(_) | ColumnType::Interval => unreachable!("they have no indexes"),
         }
     }
 

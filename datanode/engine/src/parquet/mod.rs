@@ -8,4 +8,5 @@ pub(crate) mod bounds;
 pub(crate) mod chunk;
 pub(crate) mod hybrid;
 pub(crate) mod row_group;
+pub(crate) mod spans;
 pub(crate) mod texts;

@@ -1,13 +1,15 @@
 //! Encodes batches as row groups of a Parquet file, column by column.
 //!
-//! Texts are encoded by [`Texts`] while their dictionary pays, everything else by the `parquet` crate. A column whose
-//! texts outgrow a dictionary is left to the crate as well: the whole chunk, and the next ones of the file until one of
-//! them needs no more than a dictionary.
+//! Texts are encoded by [`Texts`] while a dictionary holds them, everything else by the `parquet` crate. A chunk whose
+//! texts outgrow a dictionary is left to the crate as well. It has no dictionary then: one that only its first rows use
+//! would be read and decoded whole for every row that is looked for in the chunk, and texts that hardly repeat gain
+//! nothing by it. Only where texts repeat the crate writes a dictionary for the first rows, in this chunk and the next
+//! ones of the file until one of them needs no more than a dictionary.
 //!
 //! Invariant: pages of all columns end at the same rows, after as many as the writer is told, except for columns with
 //! values so large that the crate ends pages by their bytes.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
@@ -17,11 +19,14 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
 use crate::parquet::chunk::Codec;
+use crate::parquet::spans::{in_file, schema_in_file};
 use crate::parquet::texts::{Texts, encodes};
 
 /// Maximum bytes of a dictionary.
@@ -41,10 +46,12 @@ pub(crate) struct GroupWriter<W: Write + Send> {
     schema: SchemaRef,
     pub(crate) writer: SerializedFileWriter<W>,
     factory: ArrowRowGroupWriterFactory,
+    /// Makes encoders that use no dictionaries.
+    bare_factory: ArrowRowGroupWriterFactory,
     codec: Codec,
     /// Maximum number of rows from one page header to the next.
     page_rows: usize,
-    /// True for each column whose last chunk outgrew a dictionary.
+    /// True for each column whose last chunk outgrew its dictionary and has it for its first rows.
     outgrown: Vec<bool>,
     /// The row group in progress, if it has rows.
     group: Option<Group>,
@@ -57,8 +64,12 @@ struct Group {
 
 /// Encodes a column chunk.
 struct Column {
+    /// Position in the schema.
+    number: usize,
     /// The crate's encoder; it has no rows while `texts` takes them.
     plain: ArrowColumnWriter,
+    /// True if `plain` uses no dictionary.
+    is_bare: bool,
     texts: Option<Texts>,
 }
 
@@ -70,16 +81,22 @@ impl<W: Write + Send> GroupWriter<W> {
         page_rows: usize,
         sink: W,
     ) -> Result<Self> {
+        let schema = schema_in_file(schema);
         let codec = match purpose {
             Purpose::Flush => Codec::Lz4,
             Purpose::Compaction => Codec::zstd()?,
         };
-        let properties = properties(&schema, codec.compression()?, page_rows);
+        let compression = codec.compression()?;
+        let builder = || properties(&schema, compression, page_rows);
         // The crate's writer knows how the footer stores Arrow's schema.
-        let writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties))?;
+        let writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(builder().build()))?;
         let (writer, factory) = writer.into_serialized_writer()?;
+        // Only encoders come from the second writer.
+        let bare = builder().set_dictionary_enabled(false).build();
+        let bare = ArrowWriter::try_new(io::sink(), Arc::clone(&schema), Some(bare))?;
+        let (_, bare_factory) = bare.into_serialized_writer()?;
         let outgrown = vec![false; schema.fields().len()];
-        Ok(Self { schema, writer, factory, codec, page_rows, outgrown, group: None })
+        Ok(Self { schema, writer, factory, bare_factory, codec, page_rows, outgrown, group: None })
     }
 
     /// Number of rows of the row group in progress.
@@ -110,12 +127,14 @@ impl<W: Write + Send> GroupWriter<W> {
                 let column = self.writer.schema_descr().column(number);
                 Texts::new(column, Arc::clone(self.writer.properties()))
             });
-            Column { plain, texts }
+            Column { number, plain, is_bare: false, texts }
         });
         Ok(Group { columns: columns.collect(), rows: 0 })
     }
 
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let arrays =
+            batch.columns().iter().map(in_file).collect::<std::result::Result<Vec<_>, _>>()?;
         let mut offset = 0;
         while offset < batch.num_rows() {
             let mut group = match self.group.take() {
@@ -126,11 +145,12 @@ impl<W: Write + Send> GroupWriter<W> {
             let page_rest = self.page_rows - group.rows % self.page_rows;
             let rows = (batch.num_rows() - offset).min(page_rest);
             let fields = self.schema.fields().iter();
-            for ((field, array), column) in fields.zip(batch.columns()).zip(&mut group.columns) {
+            for ((field, array), column) in fields.zip(&arrays).zip(&mut group.columns) {
+                let (codec, bare) = (&mut self.codec, &self.bare_factory);
                 if rows == batch.num_rows() {
-                    column.write(&mut self.codec, field, array)?;
+                    column.write(codec, bare, field, array)?;
                 } else {
-                    column.write(&mut self.codec, field, &array.slice(offset, rows))?;
+                    column.write(codec, bare, field, &array.slice(offset, rows))?;
                 }
             }
             group.rows += rows;
@@ -152,7 +172,9 @@ impl<W: Write + Send> GroupWriter<W> {
             } else {
                 let chunk = column.plain.close()?;
                 let mut encodings = chunk.close().metadata.encodings();
-                *outgrown = encodings.any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
+                // Texts without a dictionary do not tell whether the next ones need more than one.
+                *outgrown = !column.is_bare
+                    && encodings.any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
                 drop(encodings);
                 chunk.append_to_row_group(&mut written)?;
             }
@@ -163,14 +185,27 @@ impl<W: Write + Send> GroupWriter<W> {
 }
 
 impl Column {
-    fn write(&mut self, codec: &mut Codec, field: &Field, array: &ArrayRef) -> Result<()> {
+    /// Writes rows; `bare` makes an encoder without a dictionary if the column needs one.
+    fn write(
+        &mut self,
+        codec: &mut Codec,
+        bare: &ArrowRowGroupWriterFactory,
+        field: &Field,
+        array: &ArrayRef,
+    ) -> Result<()> {
         let Some(texts) = &mut self.texts else { return self.write_plain(field, array) };
         let count = texts.write(codec, array)?;
         if count == array.len() {
             return Ok(());
         }
-        // The dictionary is full. The crate decides whether a dictionary for part of the rows is worthwhile.
+        // The dictionary is full.
         if let Some(texts) = self.texts.take() {
+            if !texts.repeats() {
+                // The number of the row group is for encryption alone.
+                let mut encoders = bare.create_column_writers(0)?;
+                self.plain = encoders.swap_remove(self.number);
+                self.is_bare = true;
+            }
             for earlier in texts.into_arrays(array.data_type())? {
                 self.write_plain(field, &earlier)?;
             }
@@ -183,7 +218,11 @@ impl Column {
     }
 }
 
-fn properties(schema: &SchemaRef, compression: Compression, page_rows: usize) -> WriterProperties {
+fn properties(
+    schema: &SchemaRef,
+    compression: Compression,
+    page_rows: usize,
+) -> WriterPropertiesBuilder {
     let mut properties = WriterProperties::builder()
         .set_created_by(format!("partita {}", env!("CARGO_PKG_VERSION")))
         .set_writer_version(WriterVersion::PARQUET_2_0)
@@ -217,7 +256,7 @@ fn properties(schema: &SchemaRef, compression: Compression, page_rows: usize) ->
             _ => properties,
         };
     }
-    properties.build()
+    properties
 }
 
 #[cfg(test)]
@@ -303,7 +342,7 @@ mod tests {
             Purpose::Flush => Compression::LZ4_RAW,
             Purpose::Compaction => Codec::zstd().unwrap().compression().unwrap(),
         };
-        let properties = properties(&schema(), compression, PAGE_ROWS);
+        let properties = properties(&schema(), compression, PAGE_ROWS).build();
         let mut writer = ArrowWriter::try_new(Vec::new(), schema(), Some(properties)).unwrap();
         for group in groups {
             let all = concat_batches(&schema(), group).unwrap();
@@ -474,6 +513,24 @@ mod tests {
         check(&batches, &[true, false]);
         let file = written(Purpose::Flush, &groups(&batches));
         assert_eq!(with_dictionary_only(&file), [true, false, true, true, true]);
+    }
+
+    #[test]
+    fn texts_that_outgrow_a_dictionary_have_one_only_if_they_repeat() {
+        let alone = (0..15).map(|row| format!("{row:y<100}"));
+        let again = (0..15).map(|row| format!("{:x<100}", row / 5));
+        let batches = texts(alone.clone().chain(again).chain(alone));
+        check(&batches, &[true, false, false]);
+        for purpose in PURPOSES {
+            let file = written(purpose, &groups(&batches));
+            assert_eq!(with_dictionary_only(&file), [false; 3]);
+            let metadata = reader(&file);
+            let groups = metadata.metadata().row_groups().iter();
+            let dictionaries: Vec<bool> =
+                groups.map(|group| group.column(1).dictionary_page_offset().is_some()).collect();
+            // The third one is left to the crate, because the second one was.
+            assert_eq!(dictionaries, [false, true, true]);
+        }
     }
 
     #[test]

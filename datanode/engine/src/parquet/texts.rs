@@ -34,6 +34,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::parquet::chunk::{ChunkWriter, Codec, Rows};
 use crate::parquet::hybrid::{Hybrid, bits_of};
 
+/// Bytes of texts for each byte of their dictionary, at least, where texts count as repeated.
+const REPEATED_BYTES: u64 = 2;
 /// Stands for NULL, which has no entry.
 const NULL: u32 = u32::MAX;
 
@@ -109,6 +111,14 @@ impl Texts {
         let bits = self.dictionary.bits() as usize;
         let page = (self.runs.len() - self.page) * bits / 8;
         self.dictionary.plain.len() + self.chunk.bytes() + page
+    }
+
+    /// True if the texts so far repeat, so that their dictionary has half of their bytes at most.
+    pub(crate) fn repeats(&self) -> bool {
+        let runs = self.runs.iter().filter(|run| run.entry != NULL);
+        let length = |run: &Run| u64::from(self.dictionary.length(run.entry));
+        let bytes: u64 = runs.map(|run| u64::from(run.rows) * length(run)).sum();
+        bytes >= REPEATED_BYTES * self.dictionary.plain.len() as u64
     }
 
     /// Takes rows. Returns their number; it is lower than the column's if the dictionary is full.

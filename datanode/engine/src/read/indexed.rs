@@ -27,7 +27,8 @@ use crate::index::{POINTS_MAX, Segment};
 use crate::read::questions::{Prepared, PreparedTest};
 use crate::rows::layout::Layout;
 
-/// Minimum rows of a row group whose indexes are asked: fewer rows are read as fast.
+/// Minimum rows of a row group whose indexes are asked, unless they are asked about another one of the file: fewer rows
+/// are read as fast.
 pub(crate) const GROUP_ROWS_MIN: usize = if cfg!(test) { 1 } else { 1024 };
 /// Row groups whose segments are in memory at once, beside those in the cache.
 const GROUPS_AT_ONCE: usize = if cfg!(test) { 2 } else { 8 };
@@ -110,11 +111,11 @@ impl Segments<'_> {
         let mut positions = BTreeSet::new();
         choices.iter().flatten().for_each(|choice| choice.add_positions(&mut positions));
         let metadata = self.footer.metadata.metadata();
-        let is_large = |group: &usize| group_rows(metadata, *group) >= GROUP_ROWS_MIN;
+        // Small groups beside a large one are asked as well: without their answers, none would be exact.
+        let has_large = groups.iter().any(|group| group_rows(metadata, *group) >= GROUP_ROWS_MIN);
         let mut answers = Vec::with_capacity(groups.len());
         for part in groups.chunks(GROUPS_AT_ONCE) {
-            let large: Vec<usize> = part.iter().copied().filter(is_large).collect();
-            let segments = self.load(&positions, &large).await?;
+            let segments = self.load(&positions, if has_large { part } else { &[] }).await?;
             for group in part {
                 answers.push(self.answer(&choices, *group, &segments, &mut exact)?);
             }

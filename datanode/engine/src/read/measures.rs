@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use partita_proto::id::ColumnId;
 use partita_proto::index::IndexKind;
-use partita_proto::measure::{IndexBuild, PartitionMeasures};
+use partita_proto::measure::{IndexBuild, LargeRows, PartitionMeasures};
 use partita_proto::schema::TableSchema;
 
 use crate::error::{EngineError, Result};
@@ -55,6 +55,15 @@ impl Partition {
         let report = Arc::new(report);
         *self.measures.lock() = Some(Reported::new(&version, &report));
         Ok(report)
+    }
+
+    /// The largest rows of a wide table, by what its files have.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn large_rows(&self) -> Result<LargeRows> {
+        let version = self.version();
+        Ok(self.measures_of_files(&version).await?.measures.large_rows.clone())
     }
 
     /// Measures by the footers; of the indexes, all that files have, with the number of these files and their bytes.

@@ -3,11 +3,13 @@
 //! ```text
 //!   scan ── plan ── source ── reader ── (every byte checked) ── file
 //!    ├── candidates ──┘          ├── indexed ── questions: rows of a file by its indexes
+//!    ├── collected: cells of wide tables without garbage
 //!    └── newest ── series ───────┴── wanted: rows of a file by their series
 //!   sketch, measures: series and columns of a partition, from footers; edges: its lowest and highest key
 //! ```
 
 pub(crate) mod candidates;
+pub(crate) mod collected;
 pub(crate) mod edges;
 pub(crate) mod indexed;
 pub(crate) mod measures;

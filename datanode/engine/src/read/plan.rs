@@ -20,6 +20,8 @@ use crate::state::version::Version;
 
 /// Row groups of a file that one stream reads, without a merge, before it takes other work.
 const PLAIN_GROUPS: usize = 2;
+/// The same where indexes may exclude most of their rows: opening a unit is a large part of its cost then.
+const INDEXED_GROUPS_MAX: usize = 8;
 /// Minimum rows of a merge that is worth dividing.
 const MERGE_ROWS_MIN: u64 = 2 * ROW_GROUP_ROWS as u64;
 
@@ -69,6 +71,25 @@ pub(crate) struct Sources {
     pub(crate) files_pruned: u64,
 }
 
+/// Size of the parts into which a plan divides its work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grain {
+    /// Maximum number of parts of a merge, and of streams.
+    pub(crate) parallelism: usize,
+    /// True if indexes are asked which rows are to be read.
+    pub(crate) is_indexed: bool,
+}
+
+impl Grain {
+    /// Row groups of a unit, of so many that are read without a merge: so few that all streams have work.
+    fn plain_groups(self, total: usize) -> usize {
+        if !self.is_indexed {
+            return PLAIN_GROUPS;
+        }
+        (total / self.parallelism.max(1)).clamp(PLAIN_GROUPS, INDEXED_GROUPS_MAX)
+    }
+}
+
 /// Excludes files and runs by key and time.
 pub(crate) fn sources(version: &Version, domains: &Domains, exact: &KeyRange) -> Sources {
     let layout = &version.layout;
@@ -91,37 +112,39 @@ pub(crate) fn sources(version: &Version, domains: &Domains, exact: &KeyRange) ->
 }
 
 /// Plans a scan of the rows within some domains and (exactly) a range.
-pub(crate) fn plan(
-    version: &Version,
-    domains: &Domains,
-    exact: &KeyRange,
-    parallelism: usize,
-) -> Plan {
+pub(crate) fn plan(version: &Version, domains: &Domains, exact: &KeyRange, grain: Grain) -> Plan {
     let Sources { files, runs, ranges, files_pruned } = sources(version, domains, exact);
     let mut units = match version.layout.policy.folds() {
-        true => merging_units(files, &runs, &ranges, exact, parallelism),
-        false => plain_units(files, &runs, &ranges),
+        true => merging_units(files, &runs, &ranges, exact, grain),
+        false => plain_units(files, &runs, &ranges, grain),
     };
     let sorted = sort_units(&mut units);
     Plan { units, sorted, files_pruned }
 }
 
 /// Units of a table that keeps all rows: nothing is ever merged.
-fn plain_units(files: Vec<FileEntry>, runs: &[Arc<Run>], ranges: &[KeyRange]) -> Vec<Unit> {
+fn plain_units(
+    files: Vec<FileEntry>,
+    runs: &[Arc<Run>],
+    ranges: &[KeyRange],
+    grain: Grain,
+) -> Vec<Unit> {
     let ranges: Arc<[KeyRange]> = Arc::from(ranges);
+    let groups = grain.plain_groups(files.iter().map(FileEntry::row_groups).sum());
     let mut units: Vec<Unit> =
-        files.into_iter().flat_map(|file| plain_file(&file, &ranges)).collect();
+        files.into_iter().flat_map(|file| plain_file(&file, &ranges, groups)).collect();
     units.extend(runs.iter().map(|run| {
         plain_run(Piece { run: Arc::clone(run), ranges: Arc::clone(&ranges), time: None })
     }));
     units
 }
 
-fn plain_file(file: &FileEntry, ranges: &Arc<[KeyRange]>) -> Vec<Unit> {
+/// Units of a file that is not merged, of `step` row groups each.
+fn plain_file(file: &FileEntry, ranges: &Arc<[KeyRange]>, step: usize) -> Vec<Unit> {
     let groups = 0..file.row_groups();
-    let parts = groups.clone().step_by(PLAIN_GROUPS);
+    let parts = groups.clone().step_by(step);
     let unit = |start: usize| {
-        let part = start..groups.end.min(start + PLAIN_GROUPS);
+        let part = start..groups.end.min(start + step);
         let overlaps = part.clone().any(|group| file.group_overlaps(group, ranges));
         overlaps.then(|| Unit {
             range: group_range(file, &part),
@@ -170,7 +193,7 @@ fn merging_units(
     runs: &[Arc<Run>],
     ranges: &[KeyRange],
     exact: &KeyRange,
-    parallelism: usize,
+    grain: Grain,
 ) -> Vec<Unit> {
     let mut units = Vec::new();
     let groups = group_by_time(files);
@@ -183,7 +206,7 @@ fn merging_units(
             .iter()
             .filter_map(|run| cut_run(run, (start, end)).map(|time| (Arc::clone(run), time)))
             .collect();
-        units.extend(key_units(group.files, &pieces, ranges, exact, parallelism));
+        units.extend(key_units(group.files, &pieces, ranges, exact, grain));
     }
     units
 }
@@ -233,7 +256,7 @@ fn key_units(
     runs: &[(Arc<Run>, Option<(i64, i64)>)],
     ranges: &[KeyRange],
     exact: &KeyRange,
-    parallelism: usize,
+    grain: Grain,
 ) -> Vec<Unit> {
     files.sort_by(|a, b| a.first.cmp(&b.first));
     let mut groups: Vec<(KeyRange, Vec<FileEntry>)> = Vec::new();
@@ -261,7 +284,7 @@ fn key_units(
     let mut units = Vec::new();
     for (range, files) in segments {
         let range = range.intersect(exact);
-        segment_units(&mut units, range, files, runs, ranges, parallelism);
+        segment_units(&mut units, range, files, runs, ranges, grain);
     }
     units
 }
@@ -273,7 +296,7 @@ fn segment_units(
     mut files: Vec<FileEntry>,
     runs: &[(Arc<Run>, Option<(i64, i64)>)],
     ranges: &[KeyRange],
-    parallelism: usize,
+    grain: Grain,
 ) {
     let wanted_ranges: Arc<[KeyRange]> = parts_within(ranges, &range).collect();
     let mut pieces = Vec::new();
@@ -287,7 +310,8 @@ fn segment_units(
         return;
     }
     if files.len() == 1 && pieces.is_empty() {
-        units.extend(plain_file(&files[0], &wanted_ranges));
+        let groups = grain.plain_groups(files[0].row_groups());
+        units.extend(plain_file(&files[0], &wanted_ranges, groups));
         return;
     }
     if files.is_empty() && pieces.len() == 1 {
@@ -296,7 +320,7 @@ fn segment_units(
     }
     // Oldest first: files of one run share no key, so their order does not matter.
     files.sort_by_key(|file| (file.meta().run, file.meta().id));
-    for part in divide(&range, &files, &pieces, parallelism) {
+    for part in divide(&range, &files, &pieces, grain.parallelism) {
         let wanted_ranges: Arc<[KeyRange]> = parts_within(&wanted_ranges, &part).collect();
         if wanted_ranges.is_empty() {
             continue;
@@ -366,4 +390,20 @@ fn sort_units(units: &mut [Unit]) -> bool {
         return true;
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_larger_where_indexes_exclude_rows_but_all_streams_have_work() {
+        let groups =
+            |is_indexed, parallelism, total| Grain { parallelism, is_indexed }.plain_groups(total);
+        assert_eq!(groups(false, 2, 100), 2);
+        assert_eq!(groups(true, 2, 100), 8);
+        assert_eq!(groups(true, 2, 10), 5);
+        assert_eq!(groups(true, 16, 20), 2);
+        assert_eq!(groups(true, 0, 0), 2);
+    }
 }

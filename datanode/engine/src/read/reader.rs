@@ -30,11 +30,11 @@ use crate::index::cache::IndexCache;
 use crate::read::indexed::{Answers, GROUP_ROWS_MIN, Segments, group_rows, group_starts};
 use crate::read::questions::Prepared;
 use crate::read::wanted::{BySeries, Wanted};
-use crate::rows::layout::Layout;
+use crate::rows::layout::{Layout, cast_column};
 use crate::sizes::BATCH_ROWS;
 
 /// A selection is sparse if it has less than one of so many rows.
-const SPARSE_ROWS: usize = 16;
+const SPARSE_ROWS: usize = if cfg!(test) { 4 } else { 16 };
 
 /// Access to the files of a partition.
 #[derive(Clone)]
@@ -145,7 +145,7 @@ impl FileReader {
             (Some(rows), Some(pages)) => Some(rows.intersection(&pages)),
             (rows, pages) => rows.or(pages),
         };
-        self.start(file, &footer, read.schema, Rows { groups, selection, filters })
+        self.start(file, &footer, read.schema, Rows { groups, selection, filters }).await
     }
 
     /// Rows of a file that may be wanted, by row group: those of the wanted series, if these are known, else all rows of
@@ -202,7 +202,7 @@ impl FileReader {
         let (groups, selection) = select_rows(footer.metadata.metadata(), rows);
         self.counters.file(file.meta().id);
         let rows = Rows { groups, selection: Some(selection), filters: Vec::new() };
-        self.start(file, &footer, schema, rows)
+        self.start(file, &footer, schema, rows).await
     }
 
     /// Numbers of the rows of some row groups that may pass all tests, by statistics and indexes; ascending. `None`
@@ -305,7 +305,7 @@ impl FileReader {
     }
 
     /// Starts to read some rows of a file.
-    fn start(
+    async fn start(
         &self,
         file: &FileEntry,
         footer: &Arc<Footer>,
@@ -314,17 +314,26 @@ impl FileReader {
     ) -> Result<BatchStream> {
         let path = file.handle.path.clone();
         let reader = self.block_reader(file, footer);
-        let builder =
-            ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer.metadata.clone());
         let mask = projection(footer, schema.fields().iter().map(|field| field.name()));
         let metadata = footer.metadata.metadata();
         let total: usize = rows.groups.iter().map(|group| group_rows(metadata, *group)).sum();
+        let selected = rows.selection.as_ref().map_or(total, RowSelection::row_count);
+        let is_sparse = selected.saturating_mul(SPARSE_ROWS) < total;
+        // The crate reads one row group after the other, and waits for each of them.
+        if is_sparse && rows.groups.len() > 1 {
+            let ranges = first_ranges(metadata, &rows, &mask);
+            reader.prefetch(&ranges).await;
+        }
+        let builder =
+            ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer.metadata.clone());
         let mut builder =
             builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(rows.groups);
         if let Some(selection) = rows.selection {
+            // The crate's buffers have as many rows as a batch.
+            builder = builder.with_batch_size(selected.clamp(1, BATCH_ROWS));
             // To keep the columns of predicates for the output, the crate decodes all rows of each batch with a selected
             // one.
-            if selection.row_count().saturating_mul(SPARSE_ROWS) < total {
+            if is_sparse {
                 builder = builder.with_max_predicate_cache_size(0);
             }
             builder = builder.with_row_selection(selection);
@@ -359,6 +368,38 @@ struct Rows {
     /// Selected rows of these groups; `None` for all.
     selection: Option<RowSelection>,
     filters: Vec<Box<dyn ArrowPredicate>>,
+}
+
+/// The parts of a file that are decoded first for some rows, whatever predicates say: dictionaries and pages of the first
+/// predicate's columns, or without one those of `output`.
+fn first_ranges(
+    metadata: &ParquetMetaData,
+    rows: &Rows,
+    output: &ProjectionMask,
+) -> Vec<Range<u64>> {
+    let (Some(selection), Some(offset_index)) = (&rows.selection, metadata.offset_index()) else {
+        return Vec::new();
+    };
+    let mask = rows.filters.first().map_or(output, |filter| filter.projection());
+    let (mut rest, mut ranges) = (selection.clone(), Vec::new());
+    for group in &rows.groups {
+        let group_selection = rest.split_off(group_rows(metadata, *group));
+        if !group_selection.selects_any() {
+            continue;
+        }
+        let columns = metadata.row_group(*group).columns().iter().zip(&offset_index[*group]);
+        let columns = columns.enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        for (_, (column, pages)) in columns {
+            let pages = pages.page_locations();
+            let (start, _) = column.byte_range();
+            let first_page = pages.first().map_or(start, |page| page.offset.cast_unsigned());
+            if start < first_page {
+                ranges.push(start..first_page);
+            }
+            ranges.extend(group_selection.scan_ranges(pages));
+        }
+    }
+    ranges
 }
 
 /// A predicate that counts the rows which it sees.
@@ -407,10 +448,16 @@ fn filters(
             // One value in every row: nothing to decode. (If it is outside of the domain, no group is left.)
             continue;
         }
-        let domain = domain.clone();
+        let (domain, field) = (domain.clone(), layout.field(name));
         let mask = projection(footer, std::iter::once(&name.to_owned()));
         filters.push(Box::new(ArrowPredicateFn::new(mask, move |batch: RecordBatch| {
-            domain.mask(batch.column(0).as_ref()).map_err(external)
+            // The file may be older than the type of its column.
+            let values = match &field {
+                Some(field) => cast_column(batch.column(0), field)
+                    .map_err(|error| ArrowError::ExternalError(Box::new(error)))?,
+                None => Arc::clone(batch.column(0)),
+            };
+            domain.mask(values.as_ref()).map_err(external)
         })));
     }
     filters

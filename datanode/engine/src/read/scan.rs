@@ -12,6 +12,8 @@
 //! Indexes on fields restrict a merge by another way: they tell the keys that may have a wanted row, and then all
 //! versions of these keys are read ([`crate::read::candidates`]).
 //!
+//! Of a wide table, cells that are garbage are left out behind all this ([`crate::read::collected`]).
+//!
 //! A scan for the first rows in order of time reads units by their times, and leaves out what cannot be among these rows
 //! ([`crate::read::nearest`]). One for rows in key order has one stream, which reads units one after the other and merges
 //! those that overlap ([`crate::read::ordered`]).
@@ -38,13 +40,15 @@ use crate::error::Result;
 use crate::file::footer::Counters;
 use crate::file::{FileEntry, parts_within};
 use crate::read::candidates::{Found, Located};
+use crate::read::collected::{self, Rest};
 use crate::read::nearest::Nearest;
-use crate::read::plan::{Unit, plan};
+use crate::read::plan::{Grain, Unit, plan};
 use crate::read::questions::Prepared;
 use crate::read::reader::{FileReader, Read};
 use crate::read::source::{Piece, some_rows_input, with_keys};
 use crate::read::wanted::{BySeries, Wanted};
 use crate::read::{candidates, newest, ordered};
+use crate::rows::collector::Collector;
 use crate::rows::layout::{Layout, OP_COLUMN};
 use crate::rows::merge::{Merge, settle};
 use crate::state::partition::{Partition, PartitionConfig};
@@ -78,6 +82,8 @@ pub struct Scan {
     /// have to be merged; a limit has left out any rows then. Not used for a scan of the newest rows, or of the first by
     /// time.
     pub order: Option<KeyOrder>,
+    /// If true, cells of a wide table that are garbage, and not yet removed from files, are returned too.
+    pub uncollected: bool,
 }
 
 /// Rows of one version of the partition.
@@ -188,6 +194,10 @@ impl Partition {
             order: request.order.filter(|_| !request.newest_only),
             limit: request.limit,
             parallelism: request.parallelism.max(1),
+            collector: match request.uncollected {
+                true => None,
+                false => Collector::new(layout, self.clock.now_ms()),
+            },
             version,
         };
         // The newest row of each series may be found without reading the others.
@@ -258,18 +268,71 @@ pub(crate) struct Reading {
     pub(crate) limit: Option<usize>,
     /// Maximum number of streams; at least 1.
     pub(crate) parallelism: usize,
+    /// Collector of cells that are not returned, for a wide table.
+    pub(crate) collector: Option<Collector>,
 }
 
 impl Reading {
     /// The streams, and the order of each.
     pub(crate) fn streams(&self) -> (Vec<RowStream>, Option<KeyOrder>) {
+        match &self.collector {
+            Some(collector) => self.collected(collector),
+            None => self.all_streams(),
+        }
+    }
+
+    /// Streams without garbage. Where rules count the versions of a column, all cells of a column must come in one
+    /// stream: then there is one, in key order.
+    fn collected(&self, collector: &Collector) -> (Vec<RowStream>, Option<KeyOrder>) {
+        let counts = collector.counts_versions();
+        let is_early = |name: &str| !counts || collector.is_part(name);
+        let remaining_domains = self.domains.only(|name| !is_early(name));
+        let columns = self.schema_with(remaining_domains.iter().map(|(name, _)| name), true, false);
+        let reading = Self {
+            columns,
+            domains: self.domains.only(is_early),
+            probes: if counts { Arc::from([]) } else { Arc::clone(&self.probes) },
+            order: if counts { Some(KeyOrder::ASCENDING) } else { self.order },
+            limit: None,
+            parallelism: if counts { 1 } else { self.parallelism },
+            collector: None,
+            ..self.clone()
+        };
+        let (streams, order) = reading.all_streams();
+        if counts && (order != Some(KeyOrder::ASCENDING) || streams.len() != 1) {
+            let error =
+                partita_proto::Error::Internal("cells of a wide table have no order".to_owned());
+            return (vec![futures::stream::iter([Err(error)]).boxed()], None);
+        }
+        // In another order than the requested one, a limit would leave out any rows.
+        let is_ordered = self.order.is_none_or(|requested| order == Some(requested));
+        let limit = self.limit.filter(|_| is_ordered).unwrap_or(usize::MAX);
+        let remaining = Arc::new(AtomicUsize::new(limit));
+        let finished = streams.into_iter().map(|cells| {
+            let rest = Rest {
+                collector: collector.clone(),
+                domains: remaining_domains.clone(),
+                layout: Arc::clone(&self.version.layout),
+                columns: Arc::clone(&self.columns),
+                remaining: Arc::clone(&remaining),
+            };
+            collected::stream(cells, rest)
+        });
+        (finished.collect(), order)
+    }
+
+    /// Streams that may have garbage.
+    fn all_streams(&self) -> (Vec<RowStream>, Option<KeyOrder>) {
         let nearest = Nearest::new(self.first_by_time, &self.version.layout, &self.columns);
         if let Some(order) = self.order.filter(|_| nearest.is_none())
             && let Some(rows) = self.ordered(order)
         {
             return (vec![rows], Some(order));
         }
-        let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
+        // Units of a scan for the first rows by time are small, so that some of them need not be read.
+        let is_indexed = nearest.is_none() && !self.tests_by_index().is_empty();
+        let grain = Grain { parallelism: self.parallelism, is_indexed };
+        let plan = plan(&self.version, &self.domains, &self.exact, grain);
         let stats = &self.reader.counters.scan;
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
         let mut units = plan.units;
@@ -289,7 +352,8 @@ impl Reading {
         let (mut streams, mut files_pruned) = (Vec::new(), u64::MAX);
         for exact in ordered::ranges(self, order)? {
             let part = Self { exact, ..self.clone() };
-            let plan = plan(&part.version, &part.domains, &part.exact, ordered::parts(order));
+            let grain = Grain { parallelism: ordered::parts(order), is_indexed: false };
+            let plan = plan(&part.version, &part.domains, &part.exact, grain);
             let stages = ordered::stages(&plan.units, &part, order)?;
             streams.push(stream(&part.task(stages, Some(order), None, &remaining)));
             files_pruned = files_pruned.min(plan.files_pruned);

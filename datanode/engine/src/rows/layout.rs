@@ -20,6 +20,7 @@ use partita_proto::value::Value;
 
 use crate::error::{EngineError, Result};
 use crate::index::Indexed;
+use crate::parquet::spans::from_file;
 use crate::rows::fold::{PUT, Policy};
 
 /// Index of the log entry that wrote a row: UInt64, never NULL.
@@ -186,9 +187,16 @@ impl Layout {
     }
 }
 
-fn cast_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+/// The values of a column in the type of a field.
+///
+/// # Errors
+/// When a value is none of that type.
+pub(crate) fn cast_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     if column.data_type() == field.data_type() {
         return Ok(Arc::clone(column));
+    }
+    if let Some(intervals) = from_file(column, field.data_type()) {
+        return Ok(intervals);
     }
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(column, field.data_type(), &options).map_err(|error| {

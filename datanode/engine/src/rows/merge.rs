@@ -24,6 +24,7 @@ use futures::stream::BoxStream;
 use partita_proto::key::Keys;
 
 use crate::error::Result;
+use crate::rows::collector::Collector;
 use crate::rows::fold::{DELETE, PUT, Policy, fold};
 use crate::rows::layout::{Layout, OP_COLUMN, SEQ_COLUMN};
 use crate::sizes::BATCH_ROWS;
@@ -349,6 +350,8 @@ pub(crate) struct Merge {
     order: Vec<usize>,
     /// Counter of older versions that were folded into newer ones.
     folded: Arc<AtomicU64>,
+    /// Collector of cells that are left out, for a wide table.
+    collector: Option<Collector>,
 }
 
 impl Merge {
@@ -366,7 +369,7 @@ impl Merge {
         let mut order: Vec<usize> = (0..cursors.len()).collect();
         order.sort_by(|a, b| cursors[*a].compare(&cursors[*b]).then(a.cmp(b)));
         let (rows_max, policy) = (BATCH_ROWS, layout.policy);
-        let (whole, folded) = (false, Arc::default());
+        let (whole, folded, collector) = (false, Arc::default(), None);
         Self {
             rows_max,
             schema,
@@ -378,12 +381,18 @@ impl Merge {
             cursors,
             order,
             folded,
+            collector,
         }
     }
 
     /// The merge with a counter to which it adds the versions that it folds into newer ones.
     pub(crate) fn counted(self, folded: &Arc<AtomicU64>) -> Self {
         Self { folded: Arc::clone(folded), ..self }
+    }
+
+    /// The merge without the cells that a collector finds.
+    pub(crate) fn collecting(self, collector: Option<Collector>) -> Self {
+        Self { collector, ..self }
     }
 
     /// The next rows; `None` at the end.
@@ -408,6 +417,9 @@ impl Merge {
             let mut batch = gather.finish(&self.schema)?;
             if self.covering {
                 batch = settle(batch)?;
+            }
+            if let Some(collector) = &mut self.collector {
+                batch = collector.collect(batch)?;
             }
             if batch.num_rows() > 0 {
                 return Ok(Some(Merged { batch, first, last }));

@@ -14,9 +14,11 @@ use arrow::compute::{max, min, take, take_record_batch};
 use arrow::datatypes::{DataType, Int64Type, Schema, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use partita_proto::key::Keys;
+use partita_proto::lists::gathered;
 use partita_proto::range::KeyRange;
 use partita_proto::schema::ColumnType;
 use partita_proto::service::WriteKind;
+use partita_proto::size::array_bytes;
 
 use crate::error::{EngineError, Result};
 use crate::rows::fold::{DELETE, PUT};
@@ -198,11 +200,14 @@ fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Resul
     }
     let fields: Vec<_> =
         layout.columns.fields().iter().filter(|field| is_stored(field.name())).cloned().collect();
-    // Types must be the table's, and every row needs a value of the time index.
+    // Types must be the table's, or those that it had when the write was made; and every row needs a value of the time
+    // index.
     for field in &fields {
         let data_type = schema.field_with_name(field.name())?.data_type();
+        let types =
+            ColumnType::from_arrow(data_type).zip(ColumnType::from_arrow(field.data_type()));
         if data_type != field.data_type()
-            && ColumnType::from_arrow(data_type) != ColumnType::from_arrow(field.data_type())
+            && types.is_none_or(|(row_type, column_type)| !row_type.widens_to(column_type))
         {
             return Err(EngineError::InvalidInput(format!(
                 "column \"{}\" has type {data_type}, expected {}",
@@ -270,6 +275,9 @@ pub(crate) fn own_bytes(batch: &RecordBatch) -> usize {
 }
 
 fn column_bytes(column: &ArrayRef) -> usize {
+    if matches!(column.data_type(), DataType::List(_)) {
+        return array_bytes(column);
+    }
     let text_bytes: usize = match column.data_type() {
         DataType::Utf8View => long_bytes(column.as_string_view().views()),
         DataType::BinaryView => long_bytes(column.as_binary_view().views()),
@@ -288,8 +296,10 @@ fn long_bytes(views: &[u128]) -> usize {
 /// Bytes of all allocations that columns keep alive, each counted once.
 fn kept_bytes(columns: &[ArrayRef]) -> usize {
     let mut allocations: BTreeMap<usize, usize> = BTreeMap::new();
-    for column in columns {
-        let data = column.to_data();
+    let mut parts: Vec<_> = columns.iter().map(Array::to_data).collect();
+    while let Some(data) = parts.pop() {
+        // The elements of arrays.
+        parts.extend(data.child_data().iter().cloned());
         let nulls = data.nulls().map(|nulls| nulls.inner().inner());
         for buffer in data.buffers().iter().chain(nulls) {
             let place = buffer.data_ptr().as_ptr() as usize;
@@ -326,6 +336,7 @@ fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
         Ok(match copy.data_type() {
             DataType::Utf8View => Arc::new(copy.as_string_view().gc()) as ArrayRef,
             DataType::BinaryView => Arc::new(copy.as_binary_view().gc()),
+            DataType::List(_) => gathered(copy.as_list::<i32>())?,
             _ => copy,
         })
     });

@@ -25,6 +25,8 @@ pub(super) struct FailingStore {
     pub(super) full: AtomicBool,
     /// Only changes of the manifest count and fail.
     only_manifest: AtomicBool,
+    /// Reads of ranges of files.
+    pub(super) reads: AtomicUsize,
 }
 
 impl FailingStore {
@@ -34,6 +36,7 @@ impl FailingStore {
             budget: AtomicUsize::new(usize::MAX),
             full: AtomicBool::new(false),
             only_manifest: AtomicBool::new(false),
+            reads: AtomicUsize::new(0),
         })
     }
 
@@ -97,6 +100,7 @@ impl ObjectStore for FailingStore {
         location: &Path,
         ranges: &[Range<u64>],
     ) -> object_store::Result<Vec<Bytes>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.get_ranges(location, ranges).await
     }
 

@@ -487,6 +487,7 @@ fn value_of(column_type: ColumnType, number: u8) -> Value {
         ColumnType::Uuid => Value::Binary(vec![small; 16]),
         ColumnType::Time => int(i64::from(small)),
         ColumnType::Timestamp(..) => ts(i64::from(small) - 3),
+        ColumnType::Array(_) | ColumnType::Interval => unreachable!("they have no indexes"),
     }
 }
 

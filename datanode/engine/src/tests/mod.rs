@@ -1,6 +1,7 @@
 //! Tests of a whole partition, over a store in a temporary directory.
 
 mod added;
+mod ahead;
 mod behaviour;
 mod failure;
 mod indexed_files;
@@ -12,6 +13,8 @@ mod split;
 mod together;
 mod transfer;
 mod types;
+mod wide;
+mod widened;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -218,6 +221,7 @@ impl Fixture {
             probes: Vec::new(),
             first_by_time: None,
             order: None,
+            uncollected: false,
         }
     }
 }

@@ -93,6 +93,7 @@ async fn read(partition: &Partition) -> Vec<Row> {
         probes: Vec::new(),
         first_by_time: None,
         order: None,
+        uncollected: false,
     };
     collect(partition, scan).await.unwrap().rows
 }

@@ -1,7 +1,10 @@
 //! Values of every type come back as they were written, and predicates on them neither lose rows to
 //! statistics nor let others through.
 
+use arrow::array::{ListBuilder, StringViewBuilder};
+use arrow::compute::{concat_batches, sort_to_indices, take_record_batch};
 use partita_proto::rule::Comparison;
+use partita_proto::schema::Element;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -106,6 +109,73 @@ async fn check(column_type: ColumnType, values: &[Value], domain: Domain, in_key
         assert_eq!(fixture.read(&["id", "v"]).await, rows);
         let found = fixture.read_where(&["id", "v"], &[("v", domain.clone())]).await.unwrap();
         assert_eq!(found, expected, "{domain:?}, flushed: {flushed}");
+    }
+}
+
+/// Arrays, which are no values of domains: of each row `None`, or texts of any number.
+fn texts(rows: &[Option<Vec<Option<&str>>>]) -> ArrayRef {
+    let mut builder = ListBuilder::new(StringViewBuilder::new());
+    for row in rows {
+        match row {
+            Some(elements) => {
+                for element in elements {
+                    builder.values().append_option(*element);
+                }
+                builder.append(true);
+            }
+            None => builder.append(false),
+        }
+    }
+    Arc::new(builder.finish())
+}
+
+#[tokio::test]
+async fn arrays_come_back_from_memory_from_files_and_from_merges() {
+    let schema = TableSchema {
+        version: SchemaVersion(1),
+        columns: vec![
+            column(1, "id", ColumnType::Int64, Semantic::Tag),
+            column(2, "v", ColumnType::Array(Element::String), Semantic::Field),
+        ],
+        key: vec![ColumnId(1)],
+        options: last_row(),
+        next_column: ColumnId(3),
+        schema_on_write: false,
+        checks: Vec::new(),
+        view: None,
+    };
+    let mut fixture = Fixture::new(config(schema.clone(), Placement::Range)).await;
+    let long = "a text that is longer than a view holds";
+    let rows = |ids: Vec<Value>, arrays: &[Option<Vec<Option<&str>>>]| {
+        let ids = array_of(ColumnType::Int64, &ids).unwrap();
+        RecordBatch::try_new(columns(&schema, &["id", "v"]), vec![ids, texts(arrays)]).unwrap()
+    };
+    let old = [Some(vec![Some("old")]), None, Some(vec![]), Some(vec![None, Some(long)])];
+    let written = rows([1, 2, 3, 4].map(int).to_vec(), &old);
+    fixture.apply(&[(WriteKind::Put, written)]).unwrap();
+    fixture.flush().await.unwrap();
+    let new = [Some(vec![Some(long), Some("new")]), Some(vec![None])];
+    fixture.apply(&[(WriteKind::Put, rows(vec![int(1), int(5)], &new))]).unwrap();
+    let all = [new[0].clone(), old[1].clone(), old[2].clone(), old[3].clone(), new[1].clone()];
+    let expected = rows([1, 2, 3, 4, 5].map(int).to_vec(), &all);
+    for step in ["memory", "files", "merged", "reopened"] {
+        match step {
+            "files" => assert!(fixture.flush().await.unwrap()),
+            "merged" => assert!(fixture.partition.compact(true).await.unwrap()),
+            "reopened" => fixture.reopen().await,
+            _ => {}
+        }
+        for (domain, wanted) in
+            [(None, expected.clone()), (Some(Domain::null_only()), expected.slice(1, 1))]
+        {
+            let domains: Vec<_> = domain.into_iter().map(|domain| ("v", domain)).collect();
+            let scanned = fixture.partition.scan(fixture.scan(&["id", "v"], &domains)).unwrap();
+            let streams = scanned.streams.into_iter().map(TryStreamExt::try_collect::<Vec<_>>);
+            let found = futures::future::try_join_all(streams).await.unwrap().concat();
+            let found = concat_batches(&expected.schema(), &found).unwrap();
+            let order = sort_to_indices(found.column(0), None, None).unwrap();
+            assert_eq!(take_record_batch(&found, &order).unwrap(), wanted, "{step}");
+        }
     }
 }
 

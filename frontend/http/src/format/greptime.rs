@@ -2,15 +2,16 @@
 //!
 //! Timestamps and dates are integers in the column's unit, which the schema names; integers are written exactly (also
 //! those beyond 2^53, which JavaScript reads inexactly); NaN and infinities, which JSON does not have, are NULL;
-//! decimals and UUIDs are strings.
+//! decimals and UUIDs are strings, arrays are arrays.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Float32Type, Float64Type, Int64Type, SchemaRef, TimeUnit, UInt64Type,
+    ArrowNativeType, DataType, Date32Type, Float32Type, Float64Type, Int64Type, SchemaRef,
+    TimeUnit, UInt64Type,
 };
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
@@ -113,6 +114,8 @@ enum Cells<'a> {
     Float64(&'a arrow::array::Float64Array),
     String(ArrayRef),
     Binary(ArrayRef),
+    /// The elements of arrays, one after another.
+    List(&'a ListArray, Box<Self>),
     /// Written as Arrow displays it, in quotes.
     Displayed(ArrayFormatter<'a>),
 }
@@ -154,6 +157,10 @@ impl<'a> Cells<'a> {
             | DataType::LargeBinary
             | DataType::BinaryView
             | DataType::FixedSizeBinary(_) => Self::Binary(cast(array, &DataType::BinaryView)?),
+            DataType::List(_) => {
+                let lists = array.as_list::<i32>();
+                Self::List(lists, Box::new(Self::of(lists.values(), options)?))
+            }
             _ => Self::Displayed(ArrayFormatter::try_new(array.as_ref(), options)?),
         })
     }
@@ -178,6 +185,7 @@ impl<'a> Cells<'a> {
                 let bytes = values.as_binary_view().value(row);
                 write!(text, "{}", serde_json::Value::from(bytes))
             }
+            Self::List(lists, elements) => return write_elements(lists, elements, row, text),
             Self::Displayed(values) => {
                 // A value that cannot be displayed is an error, never a text about the error.
                 text.push_str(&json_string(&values.value(row).try_to_string()?));
@@ -186,6 +194,29 @@ impl<'a> Cells<'a> {
         };
         result.map_err(|error| ArrowError::ExternalError(Box::new(error)))
     }
+}
+
+/// `[1,null]`.
+fn write_elements(
+    lists: &ListArray,
+    elements: &Cells<'_>,
+    row: usize,
+    text: &mut String,
+) -> Result<(), ArrowError> {
+    text.push('[');
+    let first = lists.value_offsets()[row].as_usize();
+    for position in first..lists.value_offsets()[row + 1].as_usize() {
+        if position > first {
+            text.push(',');
+        }
+        if lists.values().is_null(position) {
+            text.push_str("null");
+        } else {
+            elements.write(position, text)?;
+        }
+    }
+    text.push(']');
+    Ok(())
 }
 
 /// The shortest text that reads back as the number; `null` for numbers that JSON does not have.

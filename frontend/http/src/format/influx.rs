@@ -18,7 +18,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
 use super::Encoder;
-use super::shown::{check_shown, with_texts};
+use super::shown::{check_shown, with_array_texts, with_texts};
 
 /// Maximum memory of the rows of one drawn table.
 const PRETTY_BYTES_MAX: usize = 32 << 20;
@@ -100,7 +100,7 @@ impl Csv {
     fn write(batch: &RecordBatch, header: bool) -> Result<Vec<u8>, ArrowError> {
         let mut bytes = Vec::new();
         let mut writer = csv::WriterBuilder::new().with_header(header).build(&mut bytes);
-        writer.write(batch)?;
+        writer.write(&with_array_texts(batch)?)?;
         drop(writer);
         Ok(bytes)
     }

@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatchOptions, StringViewBuilder};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use partita_frontend::uuid_texts;
+use bytes::BytesMut;
+use partita_frontend::value_text::TextColumn;
+use partita_frontend::{SqlError, Zone, uuid_texts};
 use partita_proto::schema::UUID;
 
 /// Refuses rows with a value that cannot be written as text.
@@ -22,24 +24,73 @@ pub(crate) fn check_shown(batch: &RecordBatch) -> Result<(), ArrowError> {
     batch.columns().iter().try_for_each(check)
 }
 
-/// The rows with UUIDs as texts: Arrow's writers know only their bytes.
+/// The rows with UUIDs as texts, also within arrays: Arrow's writers know only their bytes.
 ///
 /// # Errors
 /// Those of Arrow, which do not occur.
 pub(crate) fn with_texts(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    changed(batch, |column| match column.data_type() {
+        &UUID => Ok(Some(uuid_texts(column.as_ref()))),
+        DataType::List(item) if *item.data_type() == UUID => {
+            let lists = column.as_list::<i32>();
+            let texts = uuid_texts(lists.values().as_ref());
+            let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            let lists: ArrayRef = Arc::new(ListArray::try_new(item, offsets, texts, nulls)?);
+            Ok(Some(lists))
+        }
+        _ => Ok(None),
+    })
+}
+
+/// The rows with arrays as texts in PostgreSQL's form, for formats of plain values.
+///
+/// # Errors
+/// Those of a value that has no text.
+pub(crate) fn with_array_texts(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    changed(batch, |column| match column.data_type() {
+        DataType::List(_) => array_texts(column)
+            .map(Some)
+            .map_err(|error| ArrowError::ExternalError(Box::new(error))),
+        _ => Ok(None),
+    })
+}
+
+fn array_texts(lists: &ArrayRef) -> Result<ArrayRef, SqlError> {
+    let written = TextColumn::new(lists, Zone::UTC)?;
+    let mut texts = StringViewBuilder::with_capacity(lists.len());
+    let mut text = BytesMut::new();
+    for row in 0..lists.len() {
+        if lists.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        text.clear();
+        written.write(row, &mut text)?;
+        let text = std::str::from_utf8(&text)
+            .map_err(|_| SqlError::internal("a value's text is not UTF-8"))?;
+        texts.append_value(text);
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+/// The rows with some columns in another form.
+fn changed(
+    batch: &RecordBatch,
+    change: impl Fn(&ArrayRef) -> Result<Option<ArrayRef>, ArrowError>,
+) -> Result<RecordBatch, ArrowError> {
     let schema = batch.schema();
-    if schema.fields().iter().all(|field| *field.data_type() != UUID) {
+    let changes = batch.columns().iter().map(change).collect::<Result<Vec<_>, _>>()?;
+    if changes.iter().all(Option::is_none) {
         return Ok(batch.clone());
     }
-    let pair = |(field, column): (&FieldRef, &ArrayRef)| {
-        if *field.data_type() != UUID {
-            return (Arc::clone(field), Arc::clone(column));
-        }
-        let field = field.as_ref().clone().with_data_type(DataType::Utf8View);
-        (Arc::new(field), uuid_texts(column.as_ref()))
+    let pair = |((field, column), change): ((&FieldRef, &ArrayRef), Option<ArrayRef>)| {
+        let Some(column) = change else { return (Arc::clone(field), Arc::clone(column)) };
+        let field = field.as_ref().clone().with_data_type(column.data_type().clone());
+        (Arc::new(field), column)
     };
     let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
-        schema.fields().iter().zip(batch.columns()).map(pair).unzip();
+        schema.fields().iter().zip(batch.columns()).zip(changes).map(pair).unzip();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
@@ -85,7 +136,8 @@ fn may_hold_times(data_type: &DataType) -> bool {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        Date32Array, FixedSizeBinaryBuilder, TimestampNanosecondArray, TimestampSecondArray,
+        Date32Array, FixedSizeBinaryBuilder, Int32Builder, ListBuilder, TimestampNanosecondArray,
+        TimestampSecondArray,
     };
 
     use super::*;
@@ -109,6 +161,36 @@ mod tests {
         let texts: Vec<_> = batch.column(0).as_string_view().iter().collect();
         assert_eq!(texts, [Some("a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0"), None]);
         assert_eq!(batch.column(1).data_type(), &DataType::Date32);
+    }
+
+    #[test]
+    fn arrays_are_texts_in_postgresql_s_form_where_values_are_plain() {
+        let mut numbers = ListBuilder::new(Int32Builder::new());
+        numbers.append_value([Some(1), None]);
+        numbers.append_null();
+        numbers.append_value(std::iter::empty::<Option<i32>>());
+        let numbers: ArrayRef = Arc::new(numbers.finish());
+        let mut uuids = ListBuilder::new(FixedSizeBinaryBuilder::new(16));
+        for _ in 0..3 {
+            uuids.values().append_value([0xA0; 16]).unwrap();
+            uuids.append(true);
+        }
+        let uuids: ArrayRef = Arc::new(uuids.finish());
+        let batch = RecordBatch::try_from_iter([("n", numbers), ("u", uuids)]).unwrap();
+        let texts = |batch: &RecordBatch, column: usize| -> Vec<Option<String>> {
+            let texts = batch.column(column).as_string_view();
+            texts.iter().map(|text| text.map(str::to_owned)).collect()
+        };
+        let plain = with_array_texts(&batch).unwrap();
+        let expected = [Some("{1,NULL}".to_owned()), None, Some("{}".to_owned())];
+        assert_eq!(texts(&plain, 0), expected);
+        let uuid = "a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0";
+        assert_eq!(texts(&plain, 1)[2], Some(format!("{{{uuid}}}")));
+        // In JSON they stay arrays.
+        let nested = with_texts(&batch).unwrap();
+        assert_eq!(nested.column(0).data_type(), batch.column(0).data_type());
+        let uuids = nested.column(1).as_list::<i32>().value(1);
+        assert_eq!(uuids.as_string_view().value(0), uuid);
     }
 
     #[test]

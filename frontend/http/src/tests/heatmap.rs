@@ -167,7 +167,7 @@ async fn what_cannot_be_drawn_is_told_as_the_page_reads_it() {
         (
             "?table=home&metric=x",
             StatusCode::BAD_REQUEST,
-            "metric must be one of write_rows, read_rows, write_bytes, busy, not \"x\"",
+            "metric must be one of write_rows, read_rows, write_bytes, busy, operations, not \"x\"",
         ),
         ("?table=home&rows=5000", StatusCode::BAD_REQUEST, "rows must be 1 to 1000, not \"5000\""),
         ("?table=home&from_key=abc", StatusCode::BAD_REQUEST, "from_key is not hexadecimal"),

@@ -39,7 +39,7 @@ use super::{Api, PATIENCE, Server};
 use crate::HttpOptions;
 use crate::caller::Peer;
 use crate::door::Door;
-use crate::routes::{Endpoint, Needs, ROUTES, Route, routes};
+use crate::routes::{Endpoint, Form, Needs, ROUTES, Route, routes};
 
 const ACME: u64 = 0xaa;
 const ZULU: u64 = 0xbb;
@@ -383,7 +383,7 @@ fn column(position: usize) -> usize {
 
 /// Statuses of a route; 200 for gRPC, which has statuses of its own.
 fn expected(name: &str, route: &Route) -> [u16; 8] {
-    if route.endpoint == Endpoint::Flight {
+    if route.form == Form::Flight {
         return [200; 8];
     }
     let found = MATRIX.iter().find(|(listed, _)| *listed == name);
@@ -400,7 +400,7 @@ fn body_of(route: &Route) -> String {
             return "home,room=k t=1 1\n".to_owned();
         }
         // An empty message.
-        Endpoint::Flight => return "\0\0\0\0\0".to_owned(),
+        _ if route.form == Form::Flight => return "\0\0\0\0\0".to_owned(),
         Endpoint::CreateOrg => json!({"name": "fresh"}),
         Endpoint::ChangeOrg => json!({"name": "renamed"}),
         Endpoint::CreateBucket => json!({"name": "fresh"}),
@@ -492,8 +492,8 @@ async fn each_route_is_for_those_of_the_table() {
             let statuses = expected(&name, route);
             for (position, who) in WHO.into_iter().enumerate() {
                 let grpc = [("content-type", "application/grpc")];
-                let is_flight = route.endpoint == Endpoint::Flight;
-                let headers: &[(&str, &str)] = if is_flight { &grpc } else { &[] };
+                let is_grpc = route.form == Form::Flight;
+                let headers: &[(&str, &str)] = if is_grpc { &grpc } else { &[] };
                 let (address, body) = (address_of(route, &world.ids), body_of(route));
                 let answer =
                     world.api.ask(who, (*method, address.as_str()), headers, body.clone()).await;
@@ -520,7 +520,7 @@ async fn each_route_is_for_those_of_the_table() {
 
 #[test]
 fn every_route_is_in_the_table() {
-    let routes = ROUTES.iter().filter(|route| route.endpoint != Endpoint::Flight);
+    let routes = ROUTES.iter().filter(|route| route.form != Form::Flight);
     let existing: BTreeSet<String> = routes
         .flat_map(|route| route.methods.iter().map(|method| format!("{method} {}", route.path)))
         .collect();

@@ -17,20 +17,27 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use partita_frontend::access::viewer::Viewer;
-use partita_frontend::error::SqlError;
+use partita_frontend::error::{SqlError, UNDEFINED_OBJECT};
 use partita_frontend::privileges::{shown_sequences, shows_role};
 use partita_frontend::sequences::{identity_of, sequence_of_column};
+use partita_frontend::sql::identifier::quote;
 use partita_frontend::sql::sequence_statement::sequence_name;
 use partita_frontend::sql::statement::TableName;
 use partita_proto::schema::JsonType;
+use partita_proto::sequence::Sequence;
 use pgwire::api::Type;
 
 use super::arguments::{ViewerContext, bool, number, string, text};
-use super::objects::{Object, Objects, attribute, database_oid, key_columns, sequence_oid};
+use super::objects::{
+    Object, Objects, attribute, database_oid, key_columns, key_name, known_name, sequence_oid,
+};
 use super::privileges;
 use super::roles::role_by_oid;
 use super::tables::{index_definition, key_definition, view_definition};
 use crate::types;
+
+/// SQLSTATE of a schema that does not exist.
+const INVALID_SCHEMA_NAME: &str = "3F000";
 
 /// The context of a call.
 struct Context<'a> {
@@ -57,6 +64,14 @@ pub(super) const MEMBER_OF: &str = "partita_member_of";
 
 /// Names of the columns of an index: an internal function that replaces a subquery of peewee.
 pub(super) const INDEX_COLUMNS: &str = "partita_index_columns";
+
+/// Object ids of a relation, a type and a schema by name, and the names of a relation and a schema by object id: internal
+/// functions that replace casts.
+pub(super) const REGCLASS: &str = "partita_regclass";
+pub(super) const REGTYPE: &str = "partita_regtype";
+pub(super) const REGNAMESPACE: &str = "partita_regnamespace";
+pub(super) const REGCLASS_NAME: &str = "partita_regclass_name";
+pub(super) const NAMESPACE_NAME: &str = "partita_regnamespace_name";
 
 /// Functions by name, with their result type and implementation.
 const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
@@ -115,6 +130,11 @@ const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("col_description", Returns::Text, col_description),
     ("shobj_description", Returns::Text, obj_description),
     ("to_regclass", Returns::Oid, to_regclass),
+    (REGCLASS, Returns::Oid, regclass),
+    (REGTYPE, Returns::Oid, regtype),
+    (REGNAMESPACE, Returns::Oid, regnamespace),
+    (REGCLASS_NAME, Returns::Text, regclass_name),
+    (NAMESPACE_NAME, Returns::Text, regnamespace_name),
     ("pg_get_serial_sequence", Returns::Text, serial_sequence),
     ("has_table_privilege", Returns::Bool, privileges::on_table),
     ("has_any_column_privilege", Returns::Bool, privileges::on_table),
@@ -123,6 +143,7 @@ const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("has_schema_privilege", Returns::Bool, privileges::on_schema),
     ("has_sequence_privilege", Returns::Bool, privileges::on_sequence),
     ("pg_has_role", Returns::Bool, privileges::role),
+    ("acldefault", Returns::Texts, privileges::default_acl),
 ];
 
 /// The functions of this file that are the same for every session.
@@ -417,7 +438,7 @@ fn col_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Resul
     else {
         return Ok(text(None));
     };
-    let mut columns = table.schema.columns.iter().enumerate();
+    let mut columns = table.schema.shown().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
     Ok(text(column.and_then(|(_, column)| column.comment.clone())))
 }
@@ -427,7 +448,7 @@ fn column_default(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result
     else {
         return Ok(text(None));
     };
-    let mut columns = table.schema.columns.iter().enumerate();
+    let mut columns = table.schema.shown().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
     let column = column.map(|(_, column)| column);
     let is_identity = column
@@ -457,10 +478,103 @@ fn serial_sequence(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Resul
 }
 
 fn to_regclass(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let catalog = context.viewer.catalog();
-    let name = string(values, 0);
-    let oid = name.and_then(|name| context.objects.relation(&catalog, &name, context.database));
+    let oid = string(values, 0).and_then(|name| relation_named(context, &name));
     Ok(ScalarValue::Int32(oid))
+}
+
+/// The object id of a relation by the name in a user's statement, which is folded unless it is quoted.
+fn relation_named(context: &ViewerContext<'_>, text: &str) -> Option<i32> {
+    let name = sequence_name(text).ok()?;
+    let relation = (name.database.as_deref(), name.name.as_str());
+    let catalog = context.viewer.catalog();
+    context.objects.relation_of(&catalog, relation, context.database).or_else(|| {
+        let database = name.database_or(context.database);
+        let sequences = shown_sequences(context.viewer);
+        let is_meant = |(home, sequence): &&(String, Arc<Sequence>)| {
+            home == database && sequence.name == name.name
+        };
+        sequences.iter().find(is_meant).map(|(_, sequence)| sequence_oid(sequence))
+    })
+}
+
+/// A text as an object id; `None` for a text that is none.
+fn digits(text: &str) -> Option<i32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// The object id of a relation, which may be one already. As in PostgreSQL, the number of no relation is one too.
+fn regclass(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let is_text = values.first().is_some_and(|value| value.data_type().is_string());
+    if !is_text {
+        return Ok(ScalarValue::Int32(number(values, 0)));
+    }
+    let Some(name) = string(values, 0) else { return Ok(ScalarValue::Int32(None)) };
+    let oid = digits(&name).or_else(|| relation_named(context, &name));
+    let oid = oid.ok_or_else(|| SqlError::undefined_table(&name))?;
+    Ok(ScalarValue::Int32(Some(oid)))
+}
+
+/// The name of a relation, with its schema unless it is found without; the number of one that does not exist.
+fn regclass_name(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(oid) = number(values, 0) else { return Ok(text(None)) };
+    if oid == 0 {
+        return Ok(text(Some("-".to_owned())));
+    }
+    let found = match context.object(values, 0) {
+        Some(Object::Table(table)) => Some((table.database.clone(), table.name.clone())),
+        Some(Object::Key(table)) => Some((table.database.clone(), key_name(&table))),
+        Some(Object::Index { table, index, .. }) => Some((table.database.clone(), index.name)),
+        Some(Object::Fixed(schema)) => {
+            let fixed = context.objects.fixed.iter().find(|fixed| fixed.oid == oid);
+            fixed.map(|fixed| (schema.to_owned(), fixed.name.clone()))
+        }
+        Some(Object::Check { .. }) | None => shown_sequences(context.viewer)
+            .into_iter()
+            .find(|(_, sequence)| sequence_oid(sequence) == oid)
+            .map(|(database, sequence)| (database, sequence.name.clone())),
+    };
+    Ok(text(Some(match found {
+        Some((schema, name)) if ["pg_catalog", context.database].contains(&schema.as_str()) => {
+            quote(&name).into_owned()
+        }
+        Some((schema, name)) => format!("{}.{}", quote(&schema), quote(&name)),
+        None => known_name(oid).map_or_else(|| oid.to_string(), str::to_owned),
+    })))
+}
+
+/// The object id of a type.
+fn regtype(_: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(name) = string(values, 0) else { return Ok(ScalarValue::Int32(None)) };
+    let oid = digits(&name).or_else(|| type_oid(&name));
+    let oid = oid.ok_or_else(|| {
+        SqlError::new(UNDEFINED_OBJECT, format!("type \"{}\" does not exist", name.trim()))
+    })?;
+    Ok(ScalarValue::Int32(Some(oid)))
+}
+
+/// The object id of a schema.
+fn regnamespace(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(name) = string(values, 0) else { return Ok(ScalarValue::Int32(None)) };
+    let found = digits(&name).or_else(|| {
+        let schema = sequence_name(&name).ok().filter(|schema| schema.database.is_none())?;
+        let oid = context.objects.schema_oid(&context.viewer.catalog(), &schema.name);
+        (oid != 0).then_some(oid)
+    });
+    let oid = found.ok_or_else(|| {
+        SqlError::new(INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+    })?;
+    Ok(ScalarValue::Int32(Some(oid)))
+}
+
+/// The name of a schema; the number of one that does not exist.
+fn regnamespace_name(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(oid) = number(values, 0) else { return Ok(text(None)) };
+    let catalog = context.viewer.catalog();
+    let mut names: Vec<&str> = context.objects.fixed_schemas.clone();
+    names.extend(catalog.databases.keys().map(String::as_str));
+    let is_meant = |name: &&str| context.objects.schema_oid(&catalog, name) == oid;
+    let name = names.into_iter().find(is_meant);
+    Ok(text(Some(name.map_or_else(|| oid.to_string(), |name| quote(name).into_owned()))))
 }
 
 /// PostgreSQL's names of the types that exist here.
@@ -493,27 +607,70 @@ const TYPES: &[(&str, Type)] = &[
     ("timestamptz", Type::TIMESTAMPTZ),
     ("timestamp with time zone", Type::TIMESTAMPTZ),
     ("interval", Type::INTERVAL),
+    ("timetz", Type::TIMETZ),
+    ("time with time zone", Type::TIMETZ),
+    ("json", Type::JSON),
+    ("jsonb", Type::JSONB),
+    ("bpchar", Type::BPCHAR),
+    ("char", Type::BPCHAR),
+    ("character", Type::BPCHAR),
+    ("\"char\"", Type::CHAR),
     ("oid", Type::OID),
     ("name", Type::NAME),
+    ("regclass", Type::REGCLASS),
+    ("regtype", Type::REGTYPE),
+    ("regproc", Type::REGPROC),
+    ("regnamespace", Type::REGNAMESPACE),
+    ("regrole", Type::REGROLE),
 ];
 
 fn to_regtype(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let name = string(values, 0).map(|name| name.trim().to_ascii_lowercase());
-    let entry = TYPES.iter().find(|(candidate, _)| Some(*candidate) == name.as_deref());
-    ScalarValue::Int32(entry.and_then(|(_, data_type)| i32::try_from(data_type.oid()).ok()))
+    ScalarValue::Int32(string(values, 0).and_then(|name| type_oid(&name)))
+}
+
+/// The object id of a type by its name in SQL or in the catalog: `integer`, `int4`, `numeric(3, 1)`, `text[]`, `_text`.
+fn type_oid(name: &str) -> Option<i32> {
+    let lower = name.trim().to_ascii_lowercase();
+    let name = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
+    let (element, is_array) = match (name.strip_suffix("[]"), name.strip_prefix('_')) {
+        (Some(element), _) | (None, Some(element)) => (element.trim_end(), true),
+        (None, None) => (name, false),
+    };
+    // A modifier does not change the type; it is in the middle of `timestamp(3) with time zone`.
+    let plain = match element.split_once('(') {
+        Some((first, rest)) => {
+            let (_, last) = rest.split_once(')')?;
+            format!("{}{last}", first.trim_end())
+        }
+        None => element.to_owned(),
+    };
+    let (_, data_type) = TYPES.iter().find(|(candidate, _)| *candidate == plain)?;
+    let data_type = if is_array { types::array_of(data_type) } else { data_type.clone() };
+    i32::try_from(data_type.oid()).ok()
 }
 
 /// The SQL name of a type, with its modifier.
 fn format_type(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    // As in PostgreSQL, an unknown type is `???`.
+    // As in PostgreSQL, an unknown type is `???`, and the absence of a type `-`.
     let Some(oid) = number(values, 0).and_then(|oid| u32::try_from(oid).ok()) else {
         return text(None);
     };
     let modifier = number(values, 1).unwrap_or(-1);
-    let Some(data_type) = Type::from_oid(oid) else { return text(Some("???".to_owned())) };
+    text(Some(match Type::from_oid(oid) {
+        Some(data_type) => type_name(&data_type, modifier),
+        None if oid == 0 => "-".to_owned(),
+        None => "???".to_owned(),
+    }))
+}
+
+/// SQL's name of a type, with its modifier where it has any.
+fn type_name(data_type: &Type, modifier: i32) -> String {
+    let is_vector = [Type::INT2_VECTOR, Type::OID_VECTOR].contains(data_type);
+    if let Some(element) = types::element(data_type).filter(|_| !is_vector) {
+        return format!("{}[]", type_name(element, modifier));
+    }
     let digits = if modifier >= 0 { format!("({modifier})") } else { String::new() };
-    // SQL's names of the standard types, with modifiers where they have any.
-    let name = match data_type {
+    match *data_type {
         Type::BOOL => "boolean".to_owned(),
         Type::INT2 => "smallint".to_owned(),
         Type::INT4 => "integer".to_owned(),
@@ -532,12 +689,10 @@ fn format_type(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
         Type::TIMESTAMP => format!("timestamp{digits} without time zone"),
         Type::TIMESTAMPTZ => format!("timestamp{digits} with time zone"),
         Type::TIME => format!("time{digits} without time zone"),
-        other_type => match other_type.name().strip_prefix('_') {
-            Some(element) => format!("{element}[]"),
-            None => other_type.name().to_owned(),
-        },
-    };
-    text(Some(name))
+        Type::TIMETZ => format!("time{digits} with time zone"),
+        Type::VARBIT => "bit varying".to_owned(),
+        _ => data_type.name().to_owned(),
+    }
 }
 
 /// The parts of a name with dots, folded unless quoted.
@@ -586,7 +741,9 @@ fn current_schemas(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue
 mod tests {
     use datafusion::common::ScalarValue;
 
-    use super::{Context, parse_ident};
+    use pgwire::api::Type;
+
+    use super::{Context, parse_ident, type_name, type_oid};
 
     #[test]
     fn identifiers_are_read_as_postgres_reads_them() {
@@ -597,5 +754,23 @@ mod tests {
         {
             assert_eq!(call(parse_ident, name), parts);
         }
+    }
+
+    #[test]
+    fn types_have_the_names_of_sql() {
+        for (name, shown) in [
+            ("int4", "integer"),
+            ("pg_catalog.int8", "bigint"),
+            ("NUMERIC(3, 1)", "numeric"),
+            ("timestamp(3) with time zone", "timestamp with time zone"),
+            ("text[]", "text[]"),
+            ("_int4", "integer[]"),
+            ("char", "character"),
+        ] {
+            let oid = type_oid(name).and_then(|oid| Type::from_oid(u32::try_from(oid).ok()?));
+            assert_eq!(type_name(&oid.unwrap(), -1), shown, "{name}");
+        }
+        assert_eq!(type_oid("nothing"), None);
+        assert_eq!(type_name(&Type::VARCHAR_ARRAY, 14), "character varying(10)[]");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use arrow::datatypes::DataType;
 use partita_frontend::Frontend;
+use partita_frontend::sql::sequence_statement::sequence_name;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::index::{Index, IndexKind};
@@ -29,6 +30,12 @@ pub(super) const PUBLIC: i32 = 2_200;
 pub(super) const BOOTSTRAP: i32 = 10;
 /// PostgreSQL's id of `pg_class`.
 pub(super) const PG_CLASS: i32 = 1_259;
+/// PostgreSQL's id of `pg_attrdef`.
+pub(super) const PG_ATTRDEF: i32 = 2_604;
+/// PostgreSQL's id of `pg_namespace`.
+pub(super) const PG_NAMESPACE: i32 = 2_615;
+/// PostgreSQL's id of `pg_extension`.
+pub(super) const PG_EXTENSION: i32 = 3_079;
 /// PostgreSQL's id of the access method of tables.
 pub(super) const HEAP: i32 = 2;
 /// PostgreSQL's id of the access method of keys.
@@ -42,22 +49,55 @@ const FIRST_SEQUENCE: i32 = 1_000_000_000;
 
 /// PostgreSQL's ids of its own tables, as far as clients compare with them.
 const KNOWN: &[(&str, i32)] = &[
-    ("pg_attrdef", 2_604),
+    ("pg_am", 2_601),
+    ("pg_amop", 2_602),
+    ("pg_amproc", 2_603),
+    ("pg_attrdef", PG_ATTRDEF),
     ("pg_attribute", 1_249),
     ("pg_auth_members", 1_261),
     ("pg_authid", 1_260),
+    ("pg_cast", 2_605),
     ("pg_class", PG_CLASS),
     ("pg_collation", 3_456),
     ("pg_constraint", 2_606),
+    ("pg_conversion", 2_607),
     ("pg_database", 1_262),
+    ("pg_default_acl", 826),
+    ("pg_depend", 2_608),
     ("pg_description", 2_609),
-    ("pg_extension", 3_079),
+    ("pg_enum", 3_501),
+    ("pg_event_trigger", 3_466),
+    ("pg_extension", PG_EXTENSION),
+    ("pg_foreign_data_wrapper", 2_328),
+    ("pg_foreign_server", 1_417),
+    ("pg_foreign_table", 3_118),
     ("pg_index", 2_610),
-    ("pg_namespace", 2_615),
+    ("pg_inherits", 2_611),
+    ("pg_init_privs", 3_394),
+    ("pg_language", 2_612),
+    ("pg_largeobject", 2_613),
+    ("pg_largeobject_metadata", 2_995),
+    ("pg_namespace", PG_NAMESPACE),
+    ("pg_opclass", 2_616),
     ("pg_operator", 2_617),
+    ("pg_opfamily", 2_753),
+    ("pg_policy", 3_256),
     ("pg_proc", 1_255),
+    ("pg_publication", 6_104),
+    ("pg_publication_namespace", 6_237),
+    ("pg_publication_rel", 6_106),
+    ("pg_rewrite", 2_618),
+    ("pg_sequence", 2_224),
+    ("pg_shdescription", 2_396),
+    ("pg_statistic_ext", 3_381),
+    ("pg_subscription", 6_100),
     ("pg_tablespace", 1_213),
+    ("pg_transform", 3_576),
     ("pg_trigger", 2_620),
+    ("pg_ts_config", 3_602),
+    ("pg_ts_dict", 3_600),
+    ("pg_ts_parser", 3_601),
+    ("pg_ts_template", 3_764),
     ("pg_type", 1_247),
 ];
 
@@ -109,6 +149,11 @@ pub(super) fn check_oid(table: &Table, check: &Check) -> i32 {
     hashed_oid([1 << 32, u64::from(table.id.0)].into_iter().chain(bytes))
 }
 
+/// The object id of a column's default, which is the same until the column is dropped.
+pub(super) fn default_oid(table: &Table, column: &Column) -> i32 {
+    hashed_oid([1 << 33, u64::from(table.id.0), u64::from(column.id.0)])
+}
+
 /// An object id of the upper half, made of numbers that identify the object.
 fn hashed_oid(parts: impl IntoIterator<Item = u64>) -> i32 {
     // A multiplier with well-mixed bits, as in Fibonacci hashing.
@@ -136,7 +181,7 @@ fn number_of(kind: IndexKind) -> u8 {
 
 /// A declared index with the column that it covers.
 pub(super) struct Indexed<'a> {
-    /// Position of the column in the table, from 0.
+    /// Position of the column among those that are shown, from 0.
     pub(super) position: usize,
     pub(super) column: &'a Column,
     pub(super) index: &'a Index,
@@ -151,7 +196,7 @@ impl Indexed<'_> {
 
 /// The declared indexes of a table, in the order of their columns.
 pub(super) fn indexes_of(table: &Table) -> impl Iterator<Item = Indexed<'_>> {
-    table.schema.columns.iter().enumerate().flat_map(|(position, column)| {
+    table.schema.shown().enumerate().flat_map(|(position, column)| {
         column.indexes.iter().map(move |index| Indexed { position, column, index })
     })
 }
@@ -198,7 +243,7 @@ pub(super) fn has_key(table: &Table) -> bool {
     !schema.options.append_mode && !schema.key.is_empty() && !schema.is_keyless()
 }
 
-/// The number of a column, from 1, for an index from 0.
+/// The number of a column, from 1, for its position among those that are shown, from 0.
 pub(super) fn attribute(index: usize) -> i32 {
     i32::try_from(index + 1).unwrap_or(i32::MAX)
 }
@@ -206,7 +251,7 @@ pub(super) fn attribute(index: usize) -> i32 {
 /// The numbers of a table's key columns, in the key's order.
 pub(super) fn key_attributes(table: &Table) -> Vec<i32> {
     let attribute_of = |column: &Column| {
-        table.schema.columns.iter().position(|candidate| candidate.id == column.id).map(attribute)
+        table.schema.shown().position(|candidate| candidate.id == column.id).map(attribute)
     };
     table.schema.key_columns().filter_map(attribute_of).collect()
 }
@@ -268,35 +313,54 @@ impl Objects {
         self.fixed.iter().find(|fixed| fixed.oid == oid).map(|fixed| Object::Fixed(fixed.schema))
     }
 
-    /// The object id of a relation of a catalog, by the name in a user's statement.
-    pub(super) fn relation(&self, catalog: &Catalog, name: &str, database: &str) -> Option<i32> {
-        let parts: Vec<String> =
-            name.split('.').map(|part| part.trim().trim_matches('"').to_owned()).collect();
-        let (schema, name) = match parts.as_slice() {
-            [name] => (database, name),
-            [schema, name] | [_, schema, name] => (schema.as_str(), name),
-            _ => return None,
-        };
+    /// The object id of a relation of a catalog, by the name in a user's statement, which is folded unless it is quoted.
+    pub(super) fn relation(&self, catalog: &Catalog, text: &str, database: &str) -> Option<i32> {
+        let name = sequence_name(text).ok()?;
+        self.relation_of(catalog, (name.database.as_deref(), &name.name), database)
+    }
+
+    /// The object id of a relation of a catalog, by its schema, if that is given, and its name.
+    pub(super) fn relation_of(
+        &self,
+        catalog: &Catalog,
+        (given, name): (Option<&str>, &str),
+        database: &str,
+    ) -> Option<i32> {
+        let schema = given.unwrap_or(database);
         if let Some(table) = catalog.table(schema, name) {
             return Some(table_oid(table));
         }
         let of_schema = catalog.tables.get(schema).into_iter().flat_map(|tables| tables.values());
         for table in of_schema {
-            if has_key(table) && key_name(table) == *name {
+            if has_key(table) && key_name(table) == name {
                 return Some(key_oid(table));
             }
-            if let Some(indexed) = indexes_of(table).find(|indexed| indexed.index.name == *name) {
+            if let Some(indexed) = indexes_of(table).find(|indexed| indexed.index.name == name) {
                 return Some(indexed.oid(table));
             }
         }
         // As in PostgreSQL, its own tables are found without their schema.
-        let bare = parts.len() == 1;
-        self.fixed
+        let is_own = given.is_none_or(|schema| schema == "pg_catalog");
+        let fixed = self
+            .fixed
             .iter()
-            .filter(|fixed| fixed.schema == schema || (bare && fixed.schema == "pg_catalog"))
-            .find(|fixed| fixed.name == *name)
-            .map(|fixed| fixed.oid)
+            .filter(|fixed| fixed.schema == schema || (is_own && fixed.schema == "pg_catalog"))
+            .find(|fixed| fixed.name == name)
+            .map(|fixed| fixed.oid);
+        // Those without a table here have their numbers.
+        let known = || KNOWN.iter().find(|(known, _)| is_own && *known == name);
+        fixed.or_else(|| known().map(|(_, oid)| *oid))
     }
+}
+
+/// The object id of one of PostgreSQL's own tables, by its name.
+pub(super) fn own_oid(name: &str) -> Option<i32> {
+    KNOWN.iter().find(|(known, _)| *known == name).map(|(_, oid)| *oid)
+}
+
+/// The name of one of PostgreSQL's own tables, by its object id.
+pub(super) fn known_name(oid: i32) -> Option<&'static str> {
+    KNOWN.iter().find(|(_, known)| *known == oid).map(|(name, _)| *name)
 }
 
 /// An object that has an id.

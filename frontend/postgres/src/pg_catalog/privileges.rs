@@ -5,18 +5,20 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use partita_frontend::SqlError;
 use partita_frontend::privileges::{
     current_role, may, role_closure, sequence_object, shown_sequences,
 };
+use partita_frontend::sql::identifier::quote;
 use partita_frontend::sql::sequence_statement::sequence_name;
 use partita_proto::access::{Action, Need, Object as Target, Role};
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::RoleId;
 
-use super::arguments::{ViewerContext, bool, number, string};
+use super::arguments::{ViewerContext, bool, number, string, text};
 use super::objects::{Object, database_oid, sequence_oid};
 use super::roles::{role_by_name, role_by_oid};
 
@@ -51,6 +53,30 @@ fn role_of(
         });
     }
     Ok(number(values, index).and_then(|oid| role_by_oid(context.viewer, oid)))
+}
+
+/// `acldefault(kind, owner)`: the access list of an object without grants. What only others' objects have is empty.
+pub(super) fn default_acl(
+    context: &ViewerContext<'_>,
+    values: &[ScalarValue],
+) -> Result<ScalarValue> {
+    let owner = number(values, 1).and_then(|oid| role_by_oid(context.viewer, oid));
+    let (Some(kind), Some(owner)) = (string(values, 0), owner) else {
+        return Ok(ScalarValue::new_null_list(DataType::Utf8, true, 1));
+    };
+    let name = quote(&owner.name);
+    let letters = match kind.as_str() {
+        "r" => "arwdDm",
+        "s" => "rwU",
+        "n" => "UC",
+        "d" => "CTc",
+        _ => "",
+    };
+    let of_owner = (!letters.is_empty()).then(|| format!("{name}={letters}/{name}"));
+    let of_all = (kind == "d").then(|| format!("=Tc/{name}"));
+    let entries: Vec<ScalarValue> =
+        of_all.into_iter().chain(of_owner).map(|entry| text(Some(entry))).collect();
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&entries, &DataType::Utf8)))
 }
 
 /// Arguments of a function after the optional user.

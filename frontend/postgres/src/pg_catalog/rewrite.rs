@@ -1,7 +1,7 @@
 //! Rewrites queries over `pg_catalog` for DataFusion.
 //!
 //! Clients write these queries in PostgreSQL's dialect. The library's parser translates most of it (operators with a
-//! schema, `::regclass`, `= ANY (..)`); the rest is translated here first.
+//! schema, `= ANY (..)`); the rest is translated here first, casts to the types of object ids by `reg_casts.rs`.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, JoinOperator, SelectItem, SetExpr, Statement as Tree, TableFactor,
-    TableWithJoins, Value, Visit, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+    FunctionArguments, JoinOperator, SelectItem, SetExpr, Statement as Tree, TableFactor, Value,
+    Visit, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -19,7 +19,10 @@ use partita_frontend::functions::SETTING_PART;
 use partita_frontend::sql::statement::{Query, Statement};
 use partita_frontend::{DescribedSetting, Session, SqlError, described_settings};
 
+use super::dump;
 use super::functions::{COLUMN_DEFAULT, INDEX_COLUMNS, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
+use super::reg_casts;
+use super::syntax::{expression_of, names};
 
 static PARSER: LazyLock<PostgresCompatibilityParser> =
     LazyLock::new(PostgresCompatibilityParser::new);
@@ -55,7 +58,10 @@ const OURS: &[&str] = &[
     "array(",
     "(select",
     " escape ",
-    "as regclass",
+    "::reg",
+    "::pg_catalog.reg",
+    "as reg",
+    "as pg_catalog.reg",
     "nextval(",
     "currval(",
     "setval(",
@@ -65,7 +71,6 @@ const OURS: &[&str] = &[
     "pg_settings",
     "'search_path'",
     "typtype",
-    "regtype",
 ];
 
 /// Columns that name functions; here they are texts.
@@ -81,7 +86,13 @@ const FUNCTION_COLUMNS: &[&str] = &[
 ];
 
 /// Parts of queries that the library recognizes and answers itself.
-const KNOWN: &[&str] = &["pol.polname,", "pg_publication", "fk.confkey", "t.typname type_name"];
+const KNOWN: &[&str] = &[
+    "pol.polname,",
+    "pg_publication",
+    "fk.confkey",
+    "t.typname type_name",
+    "pg_get_statisticsobjdef_columns",
+];
 
 /// Tables of objects that do not exist here: a lookup in them finds nothing.
 const ABSENT: &[&str] =
@@ -159,11 +170,17 @@ fn translated(text: &str, tree: Tree) -> Statement {
 fn trees(text: &str) -> Option<Vec<Tree>> {
     let lower = text.to_ascii_lowercase();
     let is_known = KNOWN.iter().any(|mention| lower.contains(mention));
-    if is_known || !OURS.iter().chain(VIEWS).any(|mention| lower.contains(mention)) {
+    let is_of_dump = dump::MENTIONS.iter().any(|mention| lower.contains(mention));
+    let is_ours = OURS.iter().chain(VIEWS).any(|mention| lower.contains(mention));
+    if !is_of_dump && (is_known || !is_ours) {
         return PARSER.parse(text).ok();
     }
     let trees = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
     let translate = |mut tree: Tree| {
+        if is_of_dump {
+            dump::translate(&mut tree);
+        }
+        reg_casts::translate(&mut tree);
         let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut Existence);
         let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut OfSettings);
         let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut Unqualified);
@@ -302,11 +319,6 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         Expr::Subquery(query) => scalar(query),
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
-            // A sequence is named by a text.
-            if ["nextval", "currval", "setval"].contains(&name.as_str()) {
-                name_by_text(&mut function.args);
-                return None;
-            }
             match (name.as_str(), &function.args) {
                 ("array", FunctionArguments::Subquery(query)) => {
                     let found = groups_of(query).or_else(|| index_columns_of(query));
@@ -344,13 +356,6 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         Expr::Case { operand: None, conditions, else_result, .. } => {
             absent_part(conditions, else_result.as_deref())
         }
-        // The name of a type, by its object id.
-        Expr::Cast { expr, data_type, .. }
-            if is_text(data_type)
-                && matches!(expr.as_ref(), Expr::Cast { data_type, .. } if is_regtype(data_type)) =>
-        {
-            expression_of(&format!("format_type({expr}, NULL)"))
-        }
         // The names in the search path, which has only one.
         Expr::InSubquery { expr, subquery, negated: false }
             if subquery.to_string().contains("current_setting('search_path')") =>
@@ -359,7 +364,8 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         }
         Expr::CompoundFieldAccess { root, access_chain } => field_of(root, access_chain),
         Expr::Cast { expr, data_type, .. }
-            if data_type.to_string().eq_ignore_ascii_case("regproc") =>
+            if ["regproc", "pg_catalog.regproc"]
+                .contains(&data_type.to_string().to_ascii_lowercase().as_str()) =>
         {
             let text = match expr.as_ref() {
                 Expr::Value(value) => match &value.value {
@@ -386,14 +392,6 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             }
             None
         }
-        // A literal name is resolved by the library.
-        Expr::Cast { expr, data_type, .. }
-            if data_type.to_string().eq_ignore_ascii_case("regclass") =>
-        {
-            let Expr::Value(value) = expr.as_ref() else { return None };
-            let Value::Placeholder(_) = &value.value else { return None };
-            expression_of(&format!("to_regclass(CAST({expr} AS TEXT))"))
-        }
         _ => None,
     }
 }
@@ -408,19 +406,6 @@ fn field_of(root: &Expr, access_chain: &[AccessExpr]) -> Option<Expr> {
             Some(inner.as_ref().clone())
         }
         _ => None,
-    }
-}
-
-/// Replaces a first argument that is cast to `regclass` by the text that is cast.
-fn name_by_text(args: &mut FunctionArguments) {
-    let FunctionArguments::List(list) = args else { return };
-    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut() else {
-        return;
-    };
-    if let Expr::Cast { expr, data_type, .. } = first
-        && data_type.to_string().eq_ignore_ascii_case("regclass")
-    {
-        *first = expr.as_ref().clone();
     }
 }
 
@@ -584,15 +569,6 @@ fn is_named(name: &ast::ObjectName, last: &str) -> bool {
     part.is_some_and(|part| part.value.eq_ignore_ascii_case(last))
 }
 
-fn is_text(data_type: &ast::DataType) -> bool {
-    matches!(data_type, ast::DataType::Text | ast::DataType::Varchar(None))
-}
-
-fn is_regtype(data_type: &ast::DataType) -> bool {
-    let name = data_type.to_string().to_ascii_lowercase();
-    name == "regtype" || name == "pg_catalog.regtype"
-}
-
 /// The replacement of a CASE that is NULL for types of all kinds that exist here.
 fn absent_part(conditions: &[CaseWhen], otherwise: Option<&Expr>) -> Option<Expr> {
     let [CaseWhen { condition, result }] = conditions else { return None };
@@ -660,10 +636,6 @@ fn unnested(function: &ast::Function) -> Option<&Expr> {
     }
 }
 
-fn expression_of(text: &str) -> Option<Expr> {
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
-}
-
 /// Rewrites a scalar subquery. DataFusion can join one that depends on the outer row only if it is an aggregate, so it
 /// becomes one: the maximum of at most one row is that row.
 fn scalar(query: &mut ast::Query) -> Option<Expr> {
@@ -719,20 +691,6 @@ fn is_aggregate(expression: &Expr) -> bool {
                 AGGREGATES.contains(&name.value.to_ascii_lowercase().as_str())
             })
     )
-}
-
-/// The tables of a FROM item, with the names by which the query refers to them.
-fn names(item: &TableWithJoins) -> Vec<(String, String)> {
-    let joined = item.joins.iter().map(|join| &join.relation);
-    std::iter::once(&item.relation)
-        .chain(joined)
-        .filter_map(|relation| {
-            let TableFactor::Table { name, alias, .. } = relation else { return None };
-            let table = name.0.last()?.as_ident()?.value.to_ascii_lowercase();
-            let alias = alias.as_ref().map(|alias| alias.name.value.to_ascii_lowercase());
-            Some((table.clone(), alias.unwrap_or(table)))
-        })
-        .collect()
 }
 
 #[cfg(test)]

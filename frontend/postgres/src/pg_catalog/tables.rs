@@ -17,15 +17,16 @@ use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::index::{Index, IndexKind};
 use partita_proto::schema::{Column, JsonType, TextLength};
 use partita_proto::sequence::{Identity, Sequence};
+use pgwire::api::Type;
 
 use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Int8, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, ComputedTable, Row};
 use super::objects::{
-    BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, attribute, check_oid, database_oid, has_key,
-    indexes_of, key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, sequence_oid,
-    table_oid,
+    BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, PG_NAMESPACE as PG_NAMESPACE_CLASS, attribute,
+    check_oid, database_oid, default_oid, has_key, indexes_of, key_attributes, key_columns,
+    key_name, key_oid, method_oid, role_oid, sequence_oid, table_oid,
 };
-use super::{roles, statistics};
+use super::{dependencies, roles, statistics};
 use crate::types;
 
 const PG_NAMESPACE: Columns =
@@ -94,6 +95,7 @@ const PG_ATTRIBUTE: Columns = &[
     ("attacl", Texts),
     ("attoptions", Texts),
     ("attfdwoptions", Texts),
+    ("attmissingval", Text),
 ];
 
 const PG_ATTRDEF: Columns = &[("oid", Oid), ("adrelid", Oid), ("adnum", Int2), ("adbin", Text)];
@@ -252,7 +254,12 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         ("pg_tables", table(PG_TABLES, tables)),
         ("pg_views", table(PG_VIEWS, views)),
         ("pg_sequences", table(PG_SEQUENCES, |_, viewer| sequences(viewer))),
-        ("pg_extension", table(PG_EXTENSION, |_, _| Vec::new())),
+        ("pg_extension", table(PG_EXTENSION, dependencies::extensions)),
+        ("pg_depend", table(dependencies::PG_DEPEND, dependencies::dependencies)),
+        (
+            "pg_sequence",
+            table(dependencies::PG_SEQUENCE, |_, viewer| dependencies::sequences(viewer)),
+        ),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
         ("pg_am", table(PG_AM, |_, _| access_methods())),
         ("pg_stat_activity", table(statistics::PG_STAT_ACTIVITY, statistics::activity)),
@@ -263,6 +270,7 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         ("pg_stat_user_indexes", table(statistics::PG_STAT_INDEXES, statistics::indexes)),
     ]);
     tables.extend(statistics::EMPTY.map(empty));
+    tables.extend(dependencies::EMPTY.map(empty));
     tables
 }
 
@@ -291,8 +299,6 @@ fn namespaces(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     rows
 }
 
-/// PostgreSQL's id of `pg_namespace`.
-const PG_NAMESPACE_CLASS: i32 = 2_615;
 /// PostgreSQL's value of `reltuples` for a table without statistics.
 const NOT_COUNTED: f32 = -1.0;
 
@@ -504,7 +510,7 @@ impl Attribute<'_> {
             ("attndims", 0.into()),
             ("attbyval", (!text).into()),
             ("attalign", (if length == 8 { "d" } else { "i" }).into()),
-            ("attstorage", (if text { "x" } else { "p" }).into()),
+            ("attstorage", storage(&data_type, text).into()),
             ("attcompression", "".into()),
             ("attnotnull", (!self.nullable).into()),
             ("atthasdef", (self.default && self.identity.is_none() || self.generated).into()),
@@ -517,6 +523,16 @@ impl Attribute<'_> {
             ("attstattarget", (-1).into()),
             ("attcollation", (if types::is_text(&data_type) { 100 } else { 0 }).into()),
         ]
+    }
+}
+
+/// PostgreSQL's letter for where values of a type are kept by default: in the row, or compressed or beside it if they are
+/// long.
+fn storage(data_type: &Type, has_variable_width: bool) -> &'static str {
+    match (*data_type == Type::NUMERIC, has_variable_width) {
+        (true, _) => "m",
+        (false, true) => "x",
+        (false, false) => "p",
     }
 }
 
@@ -540,8 +556,7 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     let mut rows = Vec::new();
     // The columns of stored tables, and those of their indexes.
     for table in stored(&catalog) {
-        let columns = table.schema.columns.iter().enumerate();
-        for (position, column) in columns.filter(|(_, column)| !column.is_hidden()) {
+        for (position, column) in table.schema.shown().enumerate() {
             let attribute = Attribute {
                 relation: table_oid(table),
                 name: &column.name,
@@ -602,7 +617,7 @@ fn defaults(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
     for table in stored(&catalog) {
-        for (position, column) in table.schema.columns.iter().enumerate() {
+        for (position, column) in table.schema.shown().enumerate() {
             let Some(text) = column.generated.as_ref().or(column.default.as_ref()) else {
                 continue;
             };
@@ -610,7 +625,7 @@ fn defaults(_: &Objects, viewer: &Viewer) -> Vec<Row> {
                 continue;
             }
             rows.push(vec![
-                ("oid", table_oid(table).into()),
+                ("oid", default_oid(table, column).into()),
                 ("adrelid", table_oid(table).into()),
                 ("adnum", attribute(position).into()),
                 ("adbin", text.as_str().into()),
@@ -767,7 +782,7 @@ fn descriptions(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     for table in stored(&catalog) {
         let object = (table_oid(table), PG_CLASS);
         add(object, 0, table.schema.options.comment.as_ref());
-        for (position, column) in table.schema.columns.iter().enumerate() {
+        for (position, column) in table.schema.shown().enumerate() {
             add(object, attribute(position), column.comment.as_ref());
         }
     }

@@ -284,7 +284,7 @@ const TABLES: &[(&str, &str)] = &[
     ("aaaazab", "pg_tables"),
     ("-------", "pg_views"),
     ("-------", "pg_sequences"),
-    ("-------", "pg_extension"),
+    ("rrrrrrr", "pg_extension"),
     ("aaaazab", "pg_indexes"),
     ("-------", "pg_available_extensions"),
     ("-------", "pg_locks"),

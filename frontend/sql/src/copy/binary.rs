@@ -19,6 +19,8 @@ const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 const CRITICAL_FLAGS: u32 = 0xffff_0000;
 /// Version of the form of JSONB, its first byte.
 pub(super) const JSONB_VERSION: u8 = 1;
+/// Bytes of an array before its first element.
+const ARRAY_HEADER_BYTES: usize = 20;
 /// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
 /// The same span in microseconds.
@@ -202,6 +204,14 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
             let value = <&[u8; 8]>::try_from(value).map_err(|_| wrong())?;
             builder.append_time(i64::from_be_bytes(*value))
         }
+        ColumnType::Array(_) => read_array(value, builder),
+        ColumnType::Interval => {
+            let (micros, rest) = value.split_first_chunk::<8>().ok_or_else(wrong)?;
+            let (days, rest) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
+            let months = <&[u8; 4]>::try_from(rest).map_err(|_| wrong())?;
+            let (months, days) = (i32::from_be_bytes(*months), i32::from_be_bytes(*days));
+            builder.append_interval((months, days, i64::from_be_bytes(*micros)))
+        }
         // Times count from 2000; the extremes of both types mean infinity, which columns do not
         // have.
         ColumnType::Date => {
@@ -224,6 +234,38 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
             }
         }
     }
+}
+
+/// Appends an array in its binary form: the number of dimensions, whether there is a NULL, the type of the elements, then
+/// the number of elements and that of the first, and for each its length and bytes.
+fn read_array(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError> {
+    let column_type = builder.column_type();
+    let wrong = || wrong(column_type, value.len());
+    let word = |offset: usize| length_at(value, offset).ok_or_else(wrong);
+    let count = match word(0)? {
+        0 => 0,
+        1 => usize::try_from(word(12)?).map_err(|_| wrong())?,
+        2..=6 => return Err(SqlError::unsupported("an array of several dimensions")),
+        _ => return Err(wrong()),
+    };
+    let start = if count == 0 { value.len() } else { ARRAY_HEADER_BYTES };
+    let mut rest = value.get(start..).ok_or_else(wrong)?;
+    builder.append_elements(|elements| {
+        for _ in 0..count {
+            let (length, behind) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
+            rest = behind;
+            let length = i32::from_be_bytes(*length);
+            if length == -1 {
+                elements.append_null();
+                continue;
+            }
+            let length = usize::try_from(length).map_err(|_| wrong())?;
+            let (element, behind) = rest.split_at_checked(length).ok_or_else(wrong)?;
+            rest = behind;
+            read_value(element, elements)?;
+        }
+        if rest.is_empty() { Ok(()) } else { Err(wrong()) }
+    })
 }
 
 fn numeric(value: &[u8], column_type: ColumnType) -> Result<i128, SqlError> {

@@ -4,8 +4,8 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, FieldRef, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Schema, Time64MicrosecondType, TimeUnit, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Int32Type, Int64Type, IntervalMonthDayNanoType, IntervalUnit, Schema, Time64MicrosecondType,
+    TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
 use partita_proto::schema::{JsonType, UUID, Unit};
@@ -89,8 +89,29 @@ fn has_form(data_type: &DataType) -> bool {
             | DataType::BinaryView
             | DataType::Date32
             | DataType::Time64(TimeUnit::Microsecond)
+            | DataType::Interval(IntervalUnit::MonthDayNano)
             | DataType::Timestamp(..)
     ) || *data_type == UUID
+        || matches!(data_type, DataType::List(item) if element_oid(item.data_type()).is_some())
+}
+
+/// Object id of PostgreSQL's type of the elements of arrays that have a binary form.
+fn element_oid(data_type: &DataType) -> Option<u32> {
+    Some(match data_type {
+        DataType::Boolean => 16,
+        DataType::Int64 => 20,
+        DataType::Int16 => 21,
+        DataType::Int32 => 23,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => 25,
+        DataType::Float32 => 700,
+        DataType::Float64 => 701,
+        DataType::Date32 => 1082,
+        DataType::Timestamp(_, None) => 1114,
+        DataType::Timestamp(_, Some(_)) => 1184,
+        DataType::Decimal128(..) => 1700,
+        &UUID => 2950,
+        _ => return None,
+    })
 }
 
 /// Appends the binary form of a value that is not NULL.
@@ -159,9 +180,45 @@ fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(
             message.extend_from_slice(&day.ok_or_else(out_of_range)?.to_be_bytes());
         }
         DataType::Timestamp(unit, _) => write_timestamp(ticks(array, *unit, row), *unit, message)?,
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let interval = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
+            message.extend_from_slice(&(interval.nanoseconds / 1_000).to_be_bytes());
+            message.extend_from_slice(&interval.days.to_be_bytes());
+            message.extend_from_slice(&interval.months.to_be_bytes());
+        }
+        DataType::List(item) if let Some(oid) = element_oid(item.data_type()) => {
+            write_array(array.as_list::<i32>().value(row).as_ref(), oid, message)?;
+        }
         data_type => {
             return Err(SqlError::unsupported(format!("COPY in binary of type {data_type}")));
         }
+    }
+    Ok(())
+}
+
+/// Appends an array by its elements; an empty one has no dimensions.
+fn write_array(elements: &dyn Array, oid: u32, message: &mut Vec<u8>) -> Result<(), SqlError> {
+    let too_large = |_| SqlError::new("54000", "a value of more than 2 GiB");
+    let dimensions = i32::from(!elements.is_empty());
+    message.extend_from_slice(&dimensions.to_be_bytes());
+    message.extend_from_slice(&i32::from(elements.null_count() > 0).to_be_bytes());
+    message.extend_from_slice(&oid.to_be_bytes());
+    if elements.is_empty() {
+        return Ok(());
+    }
+    let count = i32::try_from(elements.len()).map_err(too_large)?;
+    message.extend_from_slice(&count.to_be_bytes());
+    message.extend_from_slice(&1_i32.to_be_bytes());
+    for position in 0..elements.len() {
+        if elements.is_null(position) {
+            message.extend_from_slice(&(-1_i32).to_be_bytes());
+            continue;
+        }
+        let start = message.len();
+        message.extend_from_slice(&[0; 4]);
+        write_value(elements, position, message)?;
+        let length = i32::try_from(message.len() - start - 4).map_err(too_large)?;
+        message[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
     Ok(())
 }

@@ -2,8 +2,10 @@
 //!
 //! Numbers, booleans and null stand as such, everything else as a text of the form that COPY's text format has. So no
 //! digit of a decimal is lost on the way, and a value comes back as it went out. On input a column without a key is
-//! NULL, a key without a column is an error, and arrays and objects are taken as their JSON text.
+//! NULL, a key without a column is an error, and arrays and objects are taken as their JSON text; in columns of arrays
+//! an array is taken by its elements.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -127,13 +129,29 @@ fn append(position: usize, value: &str, rows: &mut Rows) -> Result<(), SqlError>
         rows.append_null(position);
         return Ok(());
     }
+    if value.starts_with('[') && rows.is_array(position) {
+        let elements: Vec<&RawValue> =
+            serde_json::from_str(value).map_err(|error| malformed(rows, &error))?;
+        let texts = elements.into_iter().map(|element| match element.get() {
+            "null" => Ok(None),
+            element => text_of(element, rows).map(|text| Some(text.into_owned())),
+        });
+        let texts = texts.collect::<Result<Vec<_>, SqlError>>()?;
+        return rows.append(position, |builder| builder.append_texts(&texts));
+    }
+    let text = text_of(value, rows)?;
+    rows.append_text(position, &text)
+}
+
+/// The text of a JSON value: of a string its content.
+fn text_of<'t>(value: &'t str, rows: &Rows) -> Result<Cow<'t, str>, SqlError> {
     if !value.starts_with('"') {
-        return rows.append_text(position, value);
+        return Ok(Cow::Borrowed(value));
     }
     let text: String = serde_json::from_str(value).map_err(|error| malformed(rows, &error))?;
     // An escape may stand for a zero byte, which no text has.
     rows.utf8(text.as_bytes())?;
-    rows.append_text(position, &text)
+    Ok(Cow::Owned(text))
 }
 
 fn malformed(rows: &Rows, error: &serde_json::Error) -> SqlError {

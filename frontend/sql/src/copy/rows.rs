@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Table;
-use partita_proto::schema::JsonType;
+use partita_proto::schema::{ColumnType, JsonType};
 use partita_worker::Zone;
 use partita_worker::bytes::sent_text;
 
@@ -72,6 +72,12 @@ impl Rows {
     /// True if the column is JSONB.
     pub(super) fn is_jsonb(&self, column: usize) -> bool {
         self.json.get(column) == Some(&Some(JsonType::Jsonb))
+    }
+
+    /// True if the column has arrays.
+    pub(super) fn is_array(&self, column: usize) -> bool {
+        let builder = self.builders.get(column);
+        builder.is_some_and(|builder| matches!(builder.column_type(), ColumnType::Array(_)))
     }
 
     pub(super) fn total(&self) -> u64 {

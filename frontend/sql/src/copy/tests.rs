@@ -413,6 +413,128 @@ proptest! {
     }
 }
 
+const ARRAYS: &str = "CREATE TABLE t (k INT PRIMARY KEY, n INT[], s STRING[], f DOUBLE[])";
+
+/// Rows of `ARRAYS`, as texts of their arrays.
+fn arrays(rows: &[[Option<String>; 3]]) -> RecordBatch {
+    let table = made(ARRAYS);
+    let line = |(number, row): (usize, &[Option<String>; 3])| {
+        let cell = |text: &Option<String>| match text {
+            Some(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+            None => String::new(),
+        };
+        let cells: Vec<String> = row.iter().map(cell).collect();
+        format!("{number},{}\n", cells.join(","))
+    };
+    let lines = rows.iter().enumerate().map(line).collect::<Vec<_>>().concat();
+    let options = CopyOptions::new(CopyFormat::Csv);
+    let batches = decode_pieces(&table, CopyFormat::Csv, &options, &[lines.as_bytes()]).unwrap();
+    concat_batches(&batches[0].schema(), &batches).unwrap()
+}
+
+/// The text of an array.
+fn array_text(elements: &[Option<String>]) -> String {
+    let element = |element: &Option<String>| match element {
+        Some(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        None => "NULL".to_owned(),
+    };
+    format!("{{{}}}", elements.iter().map(element).collect::<Vec<_>>().join(","))
+}
+
+proptest! {
+    #[test]
+    fn arrays_come_back_as_they_went_out(
+        rows in prop::collection::vec(
+            (
+                prop::option::of(prop::collection::vec(prop::option::of(any::<i32>()), 0..4)),
+                prop::option::of(prop::collection::vec(
+                    prop::option::of("[a-z,\"'\\\\\t {}NUL]{0,6}"), 0..4)),
+                prop::option::of(prop::collection::vec(prop::option::of(any::<f64>()), 0..4)),
+            ),
+            1..8,
+        ),
+        (format, options) in options_strategy(),
+    ) {
+        let texts = |elements: Vec<Option<String>>| array_text(&elements);
+        let rows: Vec<[Option<String>; 3]> = rows
+            .into_iter()
+            .map(|(numbers, words, floats)| {
+                let written = |number: Option<i32>| number.map(|number| number.to_string());
+                let numbers = numbers.map(|all| all.into_iter().map(written).collect());
+                let written = |number: Option<f64>| number.map(|number| number.to_string());
+                let floats = floats.map(|all| all.into_iter().map(written).collect());
+                [numbers.map(texts), words.map(texts), floats.map(texts)]
+            })
+            .collect();
+        let sent = arrays(&rows);
+        let mut encoder = CopyEncoder::new(&sent.schema(), format, &options, Zone::UTC).unwrap();
+        let mut data = encoder.encode(&sent).unwrap().concat();
+        data.extend(encoder.finish().iter().flatten());
+        if format == CopyFormat::Binary {
+            data.extend([0xff, 0xff]);
+        }
+        let found = decode_pieces(&made(ARRAYS), format, &options, &[&data]).unwrap();
+        prop_assert_eq!(concat_batches(&sent.schema(), &found).unwrap(), sent);
+    }
+}
+
+#[test]
+fn arrays_have_postgresql_s_binary_form() {
+    let row = [Some("{7,NULL}".to_owned()), Some("{}".to_owned()), None];
+    let batch = arrays(&[row]);
+    let options = CopyOptions::new(CopyFormat::Binary);
+    let mut encoder =
+        CopyEncoder::new(&batch.schema(), CopyFormat::Binary, &options, Zone::UTC).unwrap();
+    let data = encoder.encode(&batch).unwrap().concat();
+    let numbers = [
+        [0, 0, 0, 32],
+        // Dimensions, whether there is a NULL, the type, elements, the number of the first.
+        [0, 0, 0, 1],
+        [0, 0, 0, 1],
+        [0, 0, 0, 23],
+        [0, 0, 0, 2],
+        [0, 0, 0, 1],
+        [0, 0, 0, 4],
+        [0, 0, 0, 7],
+        [0xff; 4],
+    ]
+    .concat();
+    let texts = [[0, 0, 0, 12], [0; 4], [0; 4], [0, 0, 0, 25]].concat();
+    let expected: Vec<u8> = [numbers, texts, vec![0xff; 4]].concat();
+    assert!(data.ends_with(&expected), "{data:?}");
+    // An array that ends early, one that goes on, and one of two dimensions.
+    let state = |array: &[u8]| {
+        let length = u8::try_from(array.len()).unwrap();
+        let before = [0, 4, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, length];
+        let row = [&before[..], array, &[0xff; 8]].concat();
+        let result = decode_pieces(&made(ARRAYS), CopyFormat::Binary, &options, &[&binary(&row)]);
+        result.unwrap_err().sqlstate
+    };
+    let words =
+        |words: &[u8]| -> Vec<u8> { words.iter().flat_map(|word| [0, 0, 0, *word]).collect() };
+    assert_eq!(state(&words(&[1, 0, 23, 2, 1, 4, 7])), "22P03");
+    assert_eq!(state(&words(&[1, 0, 23, 1, 1, 4, 7, 0])), "22P03");
+    assert_eq!(state(&words(&[2, 0, 23, 1, 1, 1, 1, 4, 7])), "0A000");
+    assert_eq!(state(&words(&[1])), "22P03");
+}
+
+#[test]
+fn json_has_arrays_of_its_own_for_arrays() {
+    let lines = "{\"k\": 1, \"n\": [1, null, -3], \"s\": [\"a\\nb\", \"\"], \"f\": \"{1.5}\"}\n";
+    let options = CopyOptions::new(CopyFormat::Ndjson);
+    let decoded = |lines: &str| {
+        decode_pieces(&made(ARRAYS), CopyFormat::Ndjson, &options, &[lines.as_bytes()])
+    };
+    let found = decoded(lines).unwrap();
+    let shown = |column: usize| {
+        arrow::util::display::array_value_to_string(found[0].column(column), 0).unwrap()
+    };
+    assert_eq!(shown(1), "[1, , -3]");
+    assert_eq!(shown(2), "[a\nb, ]");
+    assert_eq!(shown(3), "[1.5]");
+    assert_eq!(decoded("{\"k\": 1, \"n\": [[1]]}\n").unwrap_err().sqlstate, "22P02");
+}
+
 #[test]
 fn values_are_printed_as_postgresql_prints_them() {
     let row = |f4: f32, f8: f64, micros: i64| -> Row {

@@ -227,11 +227,15 @@ fn columns_of_json_are_texts_that_are_shown_as_json() {
 fn types_that_do_not_exist_are_refused_by_name() {
     for (sql, sqlstate, says) in [
         ("JSON2", "0A000", "type JSON2"),
-        ("INTERVAL", "0A000", "type INTERVAL"),
+        ("INTERVAL[]", "0A000", "an array of INTERVAL"),
         ("TIME(3)", "0A000", "a TIME of other than 6 digits"),
         ("TIME WITH TIME ZONE", "0A000", "TIME WITH TIME ZONE"),
         ("TIMETZ", "0A000", "type TIMETZ"),
-        ("INT[]", "0A000", "an array"),
+        ("INT[][]", "0A000", "an array of several dimensions"),
+        ("VARCHAR(3)[]", "0A000", "an array of VARCHAR(3)"),
+        ("JSONB[]", "0A000", "an array of JSONB"),
+        ("TINYINT UNSIGNED[]", "0A000", "an array of TINYINT UNSIGNED"),
+        ("INT[a]", "42601", "a number"),
         ("TIMESTAMP(4)", "0A000", "other than 0, 3, 6 or 9"),
         ("DECIMAL(39)", "22023", "DECIMAL"),
         ("DECIMAL(3, 4)", "22023", "DECIMAL"),
@@ -645,6 +649,63 @@ fn texts_have_the_length_that_their_type_says() {
     }
     for of in ["VARCHAR(0)", "CHAR(0)", "VARCHAR(10485761)", "CHAR(99999999999)"] {
         assert_eq!(length(of).unwrap_err().sqlstate, "22023", "{of}");
+    }
+}
+
+#[test]
+fn arrays_are_declared_in_several_ways_and_shown_in_one() {
+    for (sql, shown) in [
+        ("INT[]", "INT[]"),
+        ("INTEGER [3]", "INT[]"),
+        ("BIGINT ARRAY", "BIGINT[]"),
+        ("BOOLEAN ARRAY[4]", "BOOLEAN[]"),
+        ("TEXT[]", "STRING[]"),
+        ("VARCHAR[]", "STRING[]"),
+        ("DOUBLE PRECISION[]", "DOUBLE[]"),
+        ("NUMERIC(10, 2)[]", "DECIMAL(10, 2)[]"),
+        ("TIMESTAMP(6)[]", "TIMESTAMP(6)[]"),
+        ("TIMESTAMPTZ[]", "TIMESTAMP(6) WITH TIME ZONE[]"),
+        ("UUID[]", "UUID[]"),
+    ] {
+        let (table, _) =
+            new_table(&format!("CREATE TABLE t (k INT PRIMARY KEY, v {sql})")).unwrap();
+        let column_type = table.schema.columns[1].column_type;
+        assert_eq!(column_type.sql(), shown, "{sql}");
+        let again = format!("CREATE TABLE t (k INT PRIMARY KEY, v {shown} DEFAULT '{{}}')");
+        let column = new_table(&again).unwrap().0.schema.columns[1].clone();
+        assert_eq!((column.column_type, column.default), (column_type, Some("'{}'".to_owned())));
+    }
+}
+
+#[test]
+fn defaults_of_arrays_and_intervals_are_texts() {
+    let default = |sql: &str| {
+        let sql = format!("CREATE TABLE t (k INT PRIMARY KEY, v {sql})");
+        new_table(&sql).map(|(table, _)| table.schema.columns[1].default.clone())
+    };
+    for (sql, expected) in [
+        ("INT[] DEFAULT '{1,NULL}'", Some("'{1,NULL}'")),
+        ("INT[] DEFAULT '{}'::INT[]", Some("'{}'")),
+        ("INT[] DEFAULT ARRAY[]::INT[]", Some("'{}'")),
+        ("INT[] DEFAULT ARRAY[1, NULL]", Some("'{\"1\",NULL}'")),
+        ("TEXT[] DEFAULT ARRAY['a\"b', 'it''s']", Some("'{\"a\\\"b\",\"it''s\"}'")),
+        ("BOOLEAN[] DEFAULT (ARRAY[true])", Some("'{true}'")),
+        ("INT[] DEFAULT NULL", None),
+        ("INTERVAL DEFAULT '1 day'", Some("'1 day'")),
+        ("INTERVAL DEFAULT '1 day'::INTERVAL", Some("'1 day'")),
+    ] {
+        assert_eq!(default(sql).unwrap().as_deref(), expected, "{sql}");
+    }
+    for (sql, sqlstate) in [
+        ("INT[] DEFAULT '{x}'", "42804"),
+        ("INT[] DEFAULT ARRAY['x']", "42804"),
+        ("INT[] DEFAULT 1", "42804"),
+        ("INT[] DEFAULT ARRAY[1 + 1]", "0A000"),
+        ("INTERVAL DEFAULT 'soon'", "42804"),
+        ("INTERVAL DEFAULT 1", "42804"),
+        ("INTERVAL DEFAULT ARRAY[1]", "0A000"),
+    ] {
+        assert_eq!(default(sql).unwrap_err().sqlstate, sqlstate, "{sql}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::schema::ColumnType;
 use partita_proto::service::{AdminOrder, TableChange};
 
 use super::{made, one};
@@ -146,35 +147,49 @@ fn the_zone_of_mysql_is_east_of_greenwich() {
 }
 
 #[test]
-fn a_changed_type_is_refused_with_a_way_round() {
+fn a_changed_type_has_no_other_values_than_those_of_the_column() {
     for sql in [
-        "ALTER TABLE t ALTER COLUMN v TYPE BIGINT",
         "ALTER TABLE t ALTER v SET DATA TYPE BIGINT USING v + 1",
-        "ALTER TABLE t MODIFY COLUMN v BIGINT",
+        "ALTER TABLE t ALTER v TYPE BIGINT USING v::int",
+        "ALTER TABLE t ALTER v TYPE BIGINT USING w",
+        "ALTER TABLE t ALTER v TYPE BIGINT USING length(v)",
+        "ALTER TABLE t ALTER v TYPE BIGINT USING 1",
     ] {
         let error = one(sql).unwrap_err();
         assert_eq!(error.sqlstate, "0A000", "{sql}");
+        assert!(error.message.contains("USING"), "{sql}");
         assert!(error.hint.is_some_and(|hint| hint.contains("CAST(column AS type)")), "{sql}");
     }
-    let alter = alter("ALTER TABLE t SET 'compaction.type' = 'twcs'");
-    assert!(alter.changes.is_empty());
-    assert_eq!(alter.notices[0].message, "table option without effect: 'compaction.type'");
+    for (sql, nullable) in [
+        ("ALTER TABLE t ALTER COLUMN v TYPE BIGINT", None),
+        ("ALTER TABLE t ALTER v SET DATA TYPE int8 USING v", None),
+        ("ALTER TABLE t ALTER v TYPE BIGINT USING v::bigint", None),
+        ("ALTER TABLE t ALTER v TYPE BIGINT USING CAST(v AS int8)", None),
+        ("ALTER TABLE t MODIFY COLUMN v BIGINT", None),
+        ("ALTER TABLE t MODIFY v BIGINT NOT NULL", Some(false)),
+        ("ALTER TABLE t MODIFY v BIGINT NULL", Some(true)),
+    ] {
+        let alter = alter(sql);
+        let [AlterChange::SetType(change)] = alter.changes.as_slice() else { panic!("{sql}") };
+        assert_eq!((change.column.as_str(), change.column_type), ("v", ColumnType::Int64), "{sql}");
+        assert_eq!((change.length, change.json, change.nullable), (None, None, nullable), "{sql}");
+    }
+    let alter =
+        alter("ALTER TABLE t ALTER a TYPE VARCHAR(9), ALTER b DROP NOT NULL, MODIFY b TEXT");
+    let [AlterChange::SetType(_), AlterChange::DropNotNull(name), AlterChange::SetType(_)] =
+        alter.changes.as_slice()
+    else {
+        panic!("{alter:?}")
+    };
+    assert_eq!(name, "b");
+    refused("ALTER TABLE t ALTER a SET NOT NULL", "0A000", "SET NOT NULL");
 }
 
 #[test]
-fn ranges_that_are_aligned_are_refused_by_name() {
-    for sql in [
-        "SELECT ts, avg(v) RANGE '10s' FROM t ALIGN '5s'",
-        "SELECT ts, host, min(v) RANGE '10s' FILL PREV FROM t WHERE v > 0 ALIGN '5s' BY (host)",
-        "SELECT count(*) FROM (SELECT ts, avg(v) RANGE '10s' FROM t ALIGN INTERVAL '5s') AS x",
-    ] {
-        let error = one(sql).unwrap_err();
-        assert_eq!(error.sqlstate, "0A000", "{sql}");
-        assert!(error.message.contains("RANGE ... ALIGN"), "{sql}: {}", error.message);
-    }
-    // The word is a name elsewhere.
-    assert!(one("SELECT align, 'align' AS x FROM t AS align").is_ok());
-    assert_eq!(one("SELECT align FROM t WHERE").unwrap_err().sqlstate, "42601");
+fn options_without_effect_are_told() {
+    let alter = alter("ALTER TABLE t SET 'compaction.type' = 'twcs'");
+    assert!(alter.changes.is_empty());
+    assert_eq!(alter.notices[0].message, "table option without effect: 'compaction.type'");
 }
 
 #[test]
@@ -183,6 +198,17 @@ fn several_statements_come_in_order() {
     let tags: Vec<_> = statements.iter().map(Statement::tag).collect();
     assert_eq!(tags, ["BEGIN", "INSERT", "COMMIT"]);
     assert!(parse(";").unwrap().iter().all(|s| matches!(s, Statement::Empty)));
+}
+
+#[test]
+fn texts_on_several_lines_are_one_text() {
+    let Some(Statement::Query(query)) = parse("SELECT 'one'\n  'two'").unwrap().pop() else {
+        panic!()
+    };
+    assert_eq!(query.statement.to_string(), "SELECT 'onetwo'");
+    for text in ["SELECT 'one' 'two'", "SELECT 'one' AS 'two'", "SELECT 1 WHERE 'a' = 'b' 'c'"] {
+        assert_eq!(parse(text).unwrap_err().sqlstate, "42601", "{text}");
+    }
 }
 
 #[test]
@@ -509,9 +535,11 @@ fn alter_table_takes_several_changes() {
     refused(key, "0A000", "NOT NULL key column");
     refused("ALTER TABLE t ADD COLUMN a INT TIME INDEX", "0A000", "TIME INDEX");
     refused("ALTER TABLE t ADD CONSTRAINT x UNIQUE (a)", "0A000", "ADD CONSTRAINT");
+    refused("ALTER TABLE t ADD PRIMARY (a)", "42601", "KEY");
+    refused("ALTER TABLE t ADD PRIMARY KEY a", "42601", "(");
     refused("ALTER TABLE t ADD COLUMN a INT CHECK (a > 1)", "0A000", "CHECK");
-    refused("ALTER TABLE t ALTER COLUMN a TYPE INT", "0A000", "TYPE");
-    refused("ALTER TABLE t MODIFY COLUMN a BIGINT", "0A000", "type");
+    refused("ALTER TABLE t ALTER COLUMN a TYPE TIMETZ", "0A000", "TIMETZ");
+    refused("ALTER TABLE t ALTER COLUMN a BIGINT", "0A000", "type");
     refused("ALTER TABLE t ADD INDEX (a)", "0A000", "ADD INDEX");
     refused("ALTER TABLE t DROP INDEX a", "0A000", "DROP INDEX");
     refused("ALTER TABLE t SET ('frob' = 1)", "22023", "'frob'");

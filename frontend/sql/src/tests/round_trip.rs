@@ -80,6 +80,7 @@ fn values(of: ColumnType) -> BoxedStrategy<Value> {
         T::Time => (0..86_400_000_000_i64).prop_map(Value::Int).boxed(),
         T::Uuid => any::<[u8; 16]>().prop_map(|v| Value::Binary(v.to_vec())).boxed(),
         T::Timestamp(..) => any::<i64>().prop_map(Value::Timestamp).boxed(),
+        T::Array(_) | T::Interval => unreachable!("they are no values of defaults"),
     }
 }
 
@@ -196,6 +197,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
                 partitioning,
                 advice_off: rules.into_iter().collect(),
                 advice_thresholds: thresholds.into_iter().map(threshold).collect(),
+                wide: None,
             }
         },
     )

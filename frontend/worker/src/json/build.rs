@@ -17,9 +17,10 @@ use partita_proto::json::JsonType;
 
 use super::define::{Call, Definition, Gives, refused};
 use super::normal::normalised;
+use super::paths::{Path, Paths, coerced};
 use super::text::quote;
 use crate::bounded::check_size;
-use crate::error::SqlError;
+use crate::error::{NULL_NOT_ALLOWED, SqlError};
 use crate::plain::Texts;
 use crate::value_text;
 use crate::zone::Zone;
@@ -28,6 +29,9 @@ use crate::zone::Zone;
 pub const GATHERED: &str = "json_gathered";
 /// Name of the function that makes an object of an array of keys and one of values.
 pub const GATHERED_OBJECT: &str = "json_gathered_object";
+
+/// SQLSTATE of arrays of the wrong size.
+const ARRAY_SUBSCRIPT: &str = "2202E";
 
 const JSON: Gives = Gives::Json(JsonType::Json);
 const JSONB: Gives = Gives::Json(JsonType::Jsonb);
@@ -51,6 +55,9 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     define("jsonb_build_object", any, JSONB, |call| each(call, true, object)),
     define("json_build_array", any, JSON, |call| each(call, false, array)),
     define("jsonb_build_array", any, JSONB, |call| each(call, true, array)),
+    define("array_to_json", list, JSON, |call| each(call, false, value)),
+    define("json_object", texts, JSON, |call| of_texts(call, false)),
+    define("jsonb_object", texts, JSONB, |call| of_texts(call, true)),
     define("to_json", one, JSON, |call| each(call, false, value)),
     define("to_jsonb", one, JSONB, |call| each(call, true, value)),
     define(GATHERED, one, JSON, |call| each(call, false, gathered)),
@@ -65,6 +72,18 @@ fn any(types: &[DataType]) -> Option<Vec<DataType>> {
 
 fn one(types: &[DataType]) -> Option<Vec<DataType>> {
     (types.len() == 1).then(|| types.to_vec())
+}
+
+fn list(types: &[DataType]) -> Option<Vec<DataType>> {
+    one(types).filter(|types| types[0].is_list() || types[0].is_null())
+}
+
+/// One array of keys and values in turns, or one of keys and one of values.
+fn texts(types: &[DataType]) -> Option<Vec<DataType>> {
+    if !matches!(types.len(), 1 | 2) {
+        return None;
+    }
+    types.iter().map(coerced).collect()
 }
 
 fn two(types: &[DataType]) -> Option<Vec<DataType>> {
@@ -83,6 +102,60 @@ fn each(call: &Call<'_>, is_binary: bool, write: Write) -> Result<ArrayRef> {
         results.push(Some(if is_binary { normalised(&text)? } else { text }))?;
     }
     Ok(results.finish())
+}
+
+/// Objects whose values are texts, of arrays of texts.
+fn of_texts(call: &Call<'_>, is_binary: bool) -> Result<ArrayRef> {
+    let arrays = (0..call.arguments.len()).map(|position| Paths::of(call, position));
+    let arrays = arrays.collect::<Result<Vec<_>>>()?;
+    let mut results = Texts::new(call.name, call.rows);
+    for row in 0..call.rows {
+        let parts = arrays.iter().map(|array| array.at(row)).collect::<Result<Vec<_>, _>>()?;
+        let text = match parts.into_iter().collect::<Option<Vec<Path>>>() {
+            Some(parts) => Some(text_object(&parts)?),
+            None => None,
+        };
+        results.push(match text {
+            Some(text) if is_binary => Some(normalised(&text)?),
+            text => text,
+        })?;
+    }
+    Ok(results.finish())
+}
+
+/// An object of the elements of one array in turns, or of two arrays.
+fn text_object(arrays: &[Path]) -> Result<String, SqlError> {
+    let wrong = |message| SqlError::new(ARRAY_SUBSCRIPT, message);
+    let pairs: Vec<_> = match arrays {
+        [keys, values] if keys.len() == values.len() => keys.iter().zip(values).collect(),
+        [_, _] => return Err(wrong("mismatched array dimensions")),
+        _ => {
+            let turns = arrays.first().map(Vec::as_slice).unwrap_or_default();
+            let (pairs, rest) = turns.as_chunks::<2>();
+            if !rest.is_empty() {
+                return Err(wrong("array must have even number of elements"));
+            }
+            pairs.iter().map(|[key, value]| (key, value)).collect()
+        }
+    };
+    let mut output = String::from("{");
+    for (index, (key, value)) in pairs.into_iter().enumerate() {
+        let Some(key) = key else {
+            let message = "null value not allowed for object key";
+            return Err(SqlError::new(NULL_NOT_ALLOWED, message));
+        };
+        if index > 0 {
+            output.push_str(", ");
+        }
+        quote(key, &mut output);
+        output.push_str(" : ");
+        match value {
+            Some(value) => quote(value, &mut output),
+            None => output.push_str("null"),
+        }
+    }
+    output.push('}');
+    Ok(output)
 }
 
 /// An object of keys and values in turns.
@@ -317,6 +390,25 @@ mod tests {
             let told = answers(expression).await.unwrap();
             assert_eq!(told, [object], "{expression}");
             serde_json::from_str::<serde_json::Value>(&told[0]).unwrap();
+        }
+    }
+
+    #[test]
+    fn objects_of_texts_are_those_of_postgresql() {
+        let path = |items: &[Option<&str>]| -> Path {
+            items.iter().map(|item| item.map(str::to_owned)).collect()
+        };
+        let turns = path(&[Some("a"), Some("1"), Some("b\""), None]);
+        assert_eq!(text_object(&[turns]).unwrap(), r#"{"a" : "1", "b\"" : null}"#);
+        let (keys, values) = (path(&[Some("a")]), path(&[Some("x")]));
+        assert_eq!(text_object(&[keys.clone(), values]).unwrap(), r#"{"a" : "x"}"#);
+        assert_eq!(text_object(&[Path::new()]).unwrap(), "{}");
+        for (arrays, sqlstate) in [
+            (vec![keys.clone()], "2202E"),
+            (vec![keys, Path::new()], "2202E"),
+            (vec![path(&[None, Some("1")])], "22004"),
+        ] {
+            assert_eq!(text_object(&arrays).unwrap_err().sqlstate, sqlstate);
         }
     }
 

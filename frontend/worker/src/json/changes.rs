@@ -12,7 +12,8 @@ use partita_proto::json::JsonType;
 use super::define::{Call, Definition, Gives, refused};
 use super::normal::{Value, index};
 use super::paths::{Paths, coerced, place};
-use crate::error::SqlError;
+use crate::bounded::check_size;
+use crate::error::{NULL_NOT_ALLOWED, SqlError};
 use crate::plain::{Texts, all, is_text, is_whole};
 
 /// Name of the function that is `@>`.
@@ -29,6 +30,8 @@ pub(super) const CONCAT: &str = "jsonb_concat";
 pub(super) const DELETE: &str = "jsonb_delete";
 /// Name of the function that is `#-`.
 pub(super) const DELETE_PATH: &str = "jsonb_delete_path";
+/// Name of the function that writes a line for each part.
+const PRETTY: &str = "jsonb_pretty";
 /// Blanks of one level of `jsonb_pretty`.
 const INDENT: &str = "    ";
 
@@ -58,17 +61,18 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     define(DELETE, with_step, JSONB, deleted),
     define(DELETE_PATH, with_path, JSONB, deleted_path),
     define("jsonb_set", with_value, JSONB, set),
+    define("jsonb_insert", with_value, JSONB, inserted),
     define("jsonb_strip_nulls", one, JSONB, |call| {
         each(call, |mut value| {
             strip(&mut value);
-            value.text()
+            Ok(value.text())
         })
     }),
-    define("jsonb_pretty", one, Gives::Text, |call| {
+    define(PRETTY, one, Gives::Text, |call| {
         each(call, |value| {
             let mut text = String::new();
-            pretty(&value, 0, &mut text);
-            text
+            pretty(&value, 0, &mut text)?;
+            Ok(text)
         })
     }),
 ];
@@ -119,12 +123,12 @@ fn with_value(types: &[DataType]) -> Option<Vec<DataType>> {
     Some(taken)
 }
 
-fn each(call: &Call<'_>, make: fn(Value<'_>) -> String) -> Result<ArrayRef> {
+fn each(call: &Call<'_>, make: fn(Value<'_>) -> Result<String>) -> Result<ArrayRef> {
     let texts = call.texts(0)?;
     let mut results = Texts::new(call.name, call.rows);
     for text in &texts {
         let value = text.map(Value::read).transpose()?;
-        results.push(value.map(make))?;
+        results.push(value.map(make).transpose()?)?;
     }
     Ok(results.finish())
 }
@@ -379,6 +383,86 @@ impl<'a> Change<'a> {
     }
 }
 
+fn inserted(call: &Call<'_>) -> Result<ArrayRef> {
+    let (texts, paths, news) = (call.texts(0)?, Paths::of(call, 1)?, call.texts(2)?);
+    let after = call.arguments.get(3).and_then(|after| after.as_boolean_opt());
+    let mut results = Texts::new(call.name, call.rows);
+    for (row, (text, new)) in texts.iter().zip(&news).enumerate() {
+        let is_known = after.is_none_or(|after| after.is_valid(row));
+        let (Some(text), Some(path), Some(new), true) = (text, paths.at(row)?, new, is_known)
+        else {
+            results.push(None::<String>)?;
+            continue;
+        };
+        let mut value = Value::read(text)?;
+        if !value.is_container() {
+            return Err(refused("cannot set path in scalar").into());
+        }
+        let insertion = Insertion {
+            new: Value::read(new)?,
+            is_after: after.is_some_and(|after| after.value(row)),
+        };
+        insertion.apply(&mut value, &path, 1)?;
+        results.push(Some(value.text()))?;
+    }
+    Ok(results.finish())
+}
+
+/// A part that is added.
+struct Insertion<'a> {
+    new: Value<'a>,
+    /// True if it goes behind the element that the path leads to.
+    is_after: bool,
+}
+
+impl<'a> Insertion<'a> {
+    fn apply(
+        &self,
+        value: &mut Value<'a>,
+        path: &[Option<String>],
+        position: usize,
+    ) -> Result<(), SqlError> {
+        let Some((step, rest)) = path.split_first() else { return Ok(()) };
+        let Some(step) = step else {
+            let message = format!("path element at position {position} is null");
+            return Err(SqlError::new(NULL_NOT_ALLOWED, message));
+        };
+        match value {
+            Value::Object(members) => match members.iter_mut().find(|(key, _)| key == step) {
+                Some(_) if rest.is_empty() => {
+                    return Err(refused("cannot replace existing key")
+                        .with_hint("Try using the function jsonb_set to replace key value."));
+                }
+                Some((_, part)) => self.apply(part, rest, position + 1)?,
+                None if rest.is_empty() => {
+                    let mut members = std::mem::take(members);
+                    members.push((Cow::Owned(step.clone()), self.new.clone()));
+                    *value = Value::object_of(members);
+                }
+                None => {}
+            },
+            Value::Array(elements) => {
+                let index = index(step, position)?;
+                let found = place(index, elements.len()).filter(|place| *place < elements.len());
+                match found {
+                    Some(place) if rest.is_empty() => {
+                        elements.insert(place + usize::from(self.is_after), self.new.clone());
+                    }
+                    Some(place) => self.apply(&mut elements[place], rest, position + 1)?,
+                    // Beyond an end the element goes to this end.
+                    None if rest.is_empty() => {
+                        let end = if index < 0 { 0 } else { elements.len() };
+                        elements.insert(end, self.new.clone());
+                    }
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 /// Removes the members of all objects that are null.
 fn strip(value: &mut Value<'_>) {
     match value {
@@ -392,7 +476,11 @@ fn strip(value: &mut Value<'_>) {
 }
 
 /// Appends a value with a line for each part.
-fn pretty(value: &Value<'_>, level: usize, output: &mut String) {
+///
+/// # Errors
+/// When the text is too large: each part deep inside is preceded by many blanks.
+fn pretty(value: &Value<'_>, level: usize, output: &mut String) -> Result<()> {
+    check_size(PRETTY, output.len() as u64)?;
     let line = |output: &mut String, level: usize| {
         output.push('\n');
         output.extend(std::iter::repeat_n(INDENT, level));
@@ -406,7 +494,7 @@ fn pretty(value: &Value<'_>, level: usize, output: &mut String) {
                     output.push(',');
                 }
                 line(output, level + 1);
-                pretty(element, level + 1, output);
+                pretty(element, level + 1, output)?;
             }
             line(output, level);
             output.push(']');
@@ -420,13 +508,14 @@ fn pretty(value: &Value<'_>, level: usize, output: &mut String) {
                 line(output, level + 1);
                 super::text::quote(key, output);
                 output.push_str(": ");
-                pretty(part, level + 1, output);
+                pretty(part, level + 1, output)?;
             }
             line(output, level);
             output.push('}');
         }
         value => value.write(output),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -460,6 +549,29 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_inserted_as_in_postgresql() {
+        let insert = |text: &'static str, steps: &[&str], is_after| {
+            let mut value = Value::read(text).unwrap();
+            let insertion = Insertion { new: Value::read("9").unwrap(), is_after };
+            insertion.apply(&mut value, &path(steps), 1).map(|()| value.text())
+        };
+        for (text, steps, is_after, expected) in [
+            ("{\"a\": [0, 1]}", &["a", "1"][..], false, "{\"a\": [0, 9, 1]}"),
+            ("{\"a\": [0, 1]}", &["a", "1"][..], true, "{\"a\": [0, 1, 9]}"),
+            ("[1, 2]", &["-1"][..], false, "[1, 9, 2]"),
+            ("[1, 2]", &["7"][..], false, "[1, 2, 9]"),
+            ("[1, 2]", &["-7"][..], true, "[9, 1, 2]"),
+            ("[]", &["0"][..], true, "[9]"),
+            ("{\"a\": 1}", &["b"][..], false, "{\"a\": 1, \"b\": 9}"),
+            ("{\"a\": 1}", &["x", "y"][..], false, "{\"a\": 1}"),
+            ("[1]", &[][..], false, "[1]"),
+        ] {
+            assert_eq!(insert(text, steps, is_after).unwrap(), expected, "{text} {steps:?}");
+        }
+        assert_eq!(insert("{\"a\": 1}", &["a"], false).unwrap_err().sqlstate, "22023");
+    }
+
+    #[test]
     fn values_are_joined_and_printed_as_in_postgresql() {
         for (left, right, expected) in [
             ("{\"a\": 1, \"b\": 2}", "{\"a\": 3}", "{\"a\": 3, \"b\": 2}"),
@@ -471,7 +583,7 @@ mod tests {
             assert_eq!(value.text(), expected);
         }
         let mut text = String::new();
-        pretty(&Value::read("{\"a\": [1, {}], \"b\": null}").unwrap(), 0, &mut text);
+        pretty(&Value::read("{\"a\": [1, {}], \"b\": null}").unwrap(), 0, &mut text).unwrap();
         let lines = [
             "{",
             "    \"a\": [",
@@ -483,5 +595,15 @@ mod tests {
             "}",
         ];
         assert_eq!(text, lines.join("\n"));
+    }
+
+    #[test]
+    fn blanks_before_deep_parts_are_bounded() {
+        let (open, close, ones) = ("[".repeat(200), "]".repeat(200), vec!["1"; 100_000].join(","));
+        let deep = format!("{open}{ones}{close}");
+        let mut text = String::new();
+        let error = pretty(&Value::read(&deep).unwrap(), 0, &mut text).unwrap_err();
+        assert_eq!(SqlError::from(error).sqlstate, "54000");
+        assert!(text.len() < 64 << 20);
     }
 }

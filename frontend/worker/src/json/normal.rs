@@ -15,6 +15,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use super::text::{Lexer, Token, invalid, quote, unquoted};
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
@@ -23,6 +24,8 @@ use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
 const WHOLE_DIGITS_MAX: i64 = 131_072;
 /// Maximum digits behind the point.
 const FRACTION_DIGITS_MAX: i64 = 16_383;
+/// Elements of two arrays up to which each is compared with each; single values among more of them are looked up.
+const COMPARED_MAX: usize = 16;
 
 /// Tree of a JSON text, as JSONB has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl<'a> Value<'a> {
     /// Reads a text.
     ///
     /// # Errors
-    /// 22P02 for a text that is no JSON, 22003 for a number that is too long.
+    /// 22P02 for a text that is no JSON, 22003 for a number that is too long, 54000 for numbers that are too long together.
     pub(super) fn read(text: &'a str) -> Result<Self, SqlError> {
         let mut lexer = Lexer::new(text)?;
         let value = Self::take(&mut lexer)?;
@@ -54,7 +57,13 @@ impl<'a> Value<'a> {
             Token::Mark(b'[') => return Self::array(lexer),
             Token::Mark(b'{') => return Self::object(lexer),
             Token::String => Self::String(unquoted(lexer.slice())?),
-            Token::Number => Self::Number(decimal(lexer.slice())?),
+            Token::Number => {
+                let digits = decimal(lexer.slice())?;
+                if let Cow::Owned(digits) = &digits {
+                    lexer.write_out(digits.len())?;
+                }
+                Self::Number(digits)
+            }
             Token::True => Self::Bool(true),
             Token::False => Self::Bool(false),
             Token::Null => Self::Null,
@@ -187,6 +196,16 @@ impl<'a> Value<'a> {
 
     fn has_parts(&self, other: &Self) -> bool {
         match (self, other) {
+            (Self::Array(elements), Self::Array(others))
+                if elements.len().min(others.len()) > COMPARED_MAX =>
+            {
+                let singles = elements.iter().filter(|element| !element.is_container());
+                let singles: HashSet<Vec<u8>> = singles.map(sort_key).collect();
+                others.iter().all(|other| match other.is_container() {
+                    true => elements.iter().any(|element| element.has_parts(other)),
+                    false => singles.contains(&sort_key(other)),
+                })
+            }
             (Self::Array(elements), Self::Array(others)) => {
                 others.iter().all(|other| elements.iter().any(|element| element.has_parts(other)))
             }
@@ -401,6 +420,31 @@ mod tests {
         for text in ["1e131072", "1e-16384", "1e99999999999999999999"] {
             assert_eq!(normalised(text).unwrap_err().sqlstate, "22003", "{text}");
         }
+    }
+
+    #[test]
+    fn a_short_text_does_not_become_a_long_one() {
+        let numbers = |count: usize| format!("[{}]", vec!["1e131071"; count].join(","));
+        assert_eq!(normalised(&numbers(100)).unwrap().len(), 100 * (131_072 + 2));
+        assert_eq!(normalised(&numbers(200)).unwrap_err().sqlstate, "54000");
+    }
+
+    #[test]
+    fn large_arrays_contain_what_small_ones_do() {
+        let array = |numbers: std::ops::Range<u32>| {
+            let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+            format!("[{}, [1, 2], \"a\"]", numbers.join(", "))
+        };
+        let contains = |left: &str, right: &str| {
+            Value::read(left).unwrap().contains(&Value::read(right).unwrap())
+        };
+        let large = array(0..100_000);
+        assert!(contains(&large, &array(50_000..100_000)));
+        assert!(contains(&large, &array(0..20).replace("[1, 2]", "[2]")));
+        assert!(contains(&large, &array(0..50).replace("7,", "7.0,")));
+        assert!(!contains(&large, &array(99_950..100_001)));
+        assert!(!contains(&large, &array(0..50).replace("\"a\"", "\"b\"")));
+        assert!(!contains(&large, &array(0..50).replace("[1, 2]", "[3]")));
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub(super) struct Lexer<'a> {
     /// End of the token before.
     former_end: usize,
     depth: usize,
+    /// Bytes of the numbers that were written out without their exponents.
+    written_out: usize,
 }
 
 impl<'a> Lexer<'a> {
@@ -91,7 +93,15 @@ impl<'a> Lexer<'a> {
             let message = format!("JSON of {} bytes exceeds the limit of {BYTES_MAX}", text.len());
             return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
         }
-        let mut lexer = Self { text, token: Token::End, start: 0, end: 0, former_end: 0, depth: 0 };
+        let mut lexer = Self {
+            text,
+            token: Token::End,
+            start: 0,
+            end: 0,
+            former_end: 0,
+            depth: 0,
+            written_out: 0,
+        };
         lexer.advance()?;
         Ok(lexer)
     }
@@ -239,6 +249,16 @@ impl<'a> Lexer<'a> {
             return Err(SqlError::new(STATEMENT_TOO_COMPLEX, message));
         }
         self.advance()
+    }
+
+    /// Counts the bytes of a number that was written out: a few bytes with an exponent stand for many digits.
+    pub(super) fn write_out(&mut self, bytes: usize) -> Result<(), SqlError> {
+        self.written_out += bytes;
+        if self.written_out > BYTES_MAX {
+            let message = format!("numbers of JSON exceed the limit of {BYTES_MAX} bytes");
+            return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        Ok(())
     }
 
     /// Leaves an array or object at its last token.

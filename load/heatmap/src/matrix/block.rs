@@ -25,7 +25,7 @@ pub(crate) const BOUNDS_MAX: usize = ROWS_MAX / 2;
 /// rows.
 const BASE_WEIGHT: f64 = 0.1;
 
-/// Amounts of every metric, in the order of [`Metric::ALL`].
+/// Amounts of every metric, in the order of [`Metric::KEPT`].
 pub(crate) type Cell = [f32; METRICS];
 
 /// The load of one span of time.
@@ -227,7 +227,7 @@ fn place(axis: &[Key], cells: &mut [Cell], partition: &PartitionLoad) {
     let rows = (first, end);
     let (writes, reads) =
         (spots(axis, rows, &partition.writes), spots(axis, rows, &partition.reads));
-    for metric in Metric::ALL {
+    for metric in Metric::KEPT {
         let metric_index = metric.index();
         let rate = f64::from(partition.rates[metric_index]);
         if !rate.is_finite() || rate <= 0.0 {

@@ -47,7 +47,7 @@ pub struct PartitionLoad {
     pub start: Key,
     /// End of the keys, exclusive; `None` for the last partition.
     pub end: Option<Key>,
-    /// Rate of each of [`crate::Metric::ALL`], per second.
+    /// Rates per second of rows written, rows read and bytes written, and the busy share.
     pub rates: [f32; METRICS],
     /// Distribution of the writes over the keys.
     pub writes: Shares,

@@ -389,3 +389,21 @@ fn keys_of_any_length_are_taken_in() {
     assert!(near(mass(&history, 0), 40.0));
     assert!(history.bytes() < 100_000);
 }
+
+#[test]
+fn operations_are_rows_written_and_rows_read() {
+    let mut history = History::default();
+    for second in 0..20 {
+        history.push(&report(START + second, vec![partition(1, None, None, 100.0, &[1, 2, 3])]));
+    }
+    let drawn =
+        |metric| history.view(&View { metric, capacity: None, ..view(START, START + 20) }, label);
+    let rates = [Metric::WriteRows, Metric::ReadRows, Metric::Operations].map(|metric| {
+        let picture = drawn(metric);
+        (shown(&picture), f64::from(picture.balance.total))
+    });
+    assert!(near(rates[2].0, rates[0].0 + rates[1].0), "{rates:?}");
+    assert!(near(rates[2].1, 150.0), "{rates:?}");
+    assert_eq!(Metric::ALL.map(Metric::index), [0, 1, 2, 3, 4]);
+    assert_eq!(Metric::named("operations"), Some(Metric::Operations));
+}

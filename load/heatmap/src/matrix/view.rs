@@ -13,6 +13,7 @@ use super::history::History;
 use super::notes::Notes;
 use super::report::Key;
 use super::rows::choose;
+use crate::diagnosis::diagnose;
 use crate::metric::Metric;
 use crate::number::narrow;
 use crate::picture::{Balance, Bound, Heatmap};
@@ -89,6 +90,7 @@ impl History {
             bounds: Vec::new(),
             marks: Vec::new(),
             verdicts: Vec::new(),
+            diagnoses: Vec::new(),
             balance: self.balance(view.metric),
         };
         // Cells come first: bounds need their gaps, and notes need both.
@@ -96,6 +98,9 @@ impl History {
         heatmap.bounds = bounds(&blocks, &times, &axis, &heatmap.gaps);
         let notes = Notes { axis: &axis, end: keys.end.as_ref(), label: &label };
         notes.add(self, &mut heatmap, &heights);
+        let busy = self.present().values();
+        let busy = busy.map(|partition| (partition.id, Metric::Busy.of(&partition.rates)));
+        heatmap.diagnoses = diagnose(&heatmap, &busy.collect());
         heatmap
     }
 
@@ -103,7 +108,7 @@ impl History {
     #[must_use]
     pub fn balance(&self, metric: Metric) -> Balance {
         let rates: Vec<f32> =
-            self.present().values().map(|partition| partition.rates[metric.index()]).collect();
+            self.present().values().map(|partition| metric.of(&partition.rates)).collect();
         Balance::of(&rates)
     }
 }
@@ -210,7 +215,7 @@ impl Keys {
             for column in columns {
                 let part: f64 = times.parts(column).map(|(_, part)| part).sum();
                 for (sum, cell) in sums.iter_mut().zip(&column.cells) {
-                    *sum += f64::from(cell[metric.index()]) * part;
+                    *sum += f64::from(metric.of(cell)) * part;
                 }
             }
             for (row, index, share) in self.shares(&block.axis) {
@@ -221,7 +226,7 @@ impl Keys {
     }
 
     fn fill(&self, heatmap: &mut Heatmap, blocks: &[Seen<'_>], times: &Times, groups: &[usize]) {
-        let metric = heatmap.metric.index();
+        let metric = heatmap.metric;
         let mut cells = vec![vec![0.0_f64; times.count]; groups.len()];
         let mut covered = vec![0.0_f64; times.count];
         for (block, columns) in blocks {
@@ -234,7 +239,8 @@ impl Keys {
                 for (slot, part) in times.parts(column) {
                     covered[slot] += f64::from(column.covered) * part;
                     for ((group, row), share) in &mapped {
-                        cells[*group][slot] += f64::from(column.cells[*row][metric]) * share * part;
+                        let amount = f64::from(metric.of(&column.cells[*row]));
+                        cells[*group][slot] += amount * share * part;
                     }
                 }
             }

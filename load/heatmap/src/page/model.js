@@ -4,7 +4,7 @@
 const HEX_PER_COLOUR = 7;
 const RAMP_STEPS = 256;
 const SIGNS = { split: "\u25c6", merge: "\u25a0", move: "\u25b6", transfer: "\u25b2" };
-const METRIC_NAMES = { write_rows: "rows written/s", read_rows: "rows read/s", write_bytes: "bytes written/s", busy: "busy share" };
+const METRIC_NAMES = { write_rows: "rows written/s", read_rows: "rows read/s", write_bytes: "bytes written/s", busy: "busy share", operations: "operations/s" };
 const NAMES = { split: "split", merge: "merge", move: "move", transfer: "leader transfer" };
 
 /** The colour of an intensity, 0 to 1. */
@@ -124,7 +124,7 @@ function cropped(map, zoom) {
 function stacked(pictures) {
   const finest = pictures.reduce((best, { map }) => (map.times.length && map.step < best.step ? map : best), pictures[0].map);
   const { times, step } = finest, count = pictures.length;
-  const stack = { table: pictures.map(({ name }) => name).join(", "), metric: finest.metric, capacity: null, times, step, gaps: [], rows: [], cells: [], bounds: [], marks: [], verdicts: [], isStacked: true, isMixed: false };
+  const stack = { table: pictures.map(({ name }) => name).join(", "), metric: finest.metric, capacity: null, times, step, gaps: [], rows: [], cells: [], bounds: [], marks: [], verdicts: [], diagnoses: [], isStacked: true, isMixed: false };
   const covered = times.map(() => false);
   pictures.forEach(({ name, map }, part) => {
     const low = stack.rows.length, capacity = capacityOf(map);
@@ -137,6 +137,8 @@ function stacked(pictures) {
       stack.rows.push({ ...row, height: row.height / count, area: row.height * map.rows.length, part, name: index === 0 ? name : undefined, table: map.table, metric: map.metric, capacity: capacity ?? 0 });
       stack.cells.push(at.map((column) => (column === undefined ? 0 : map.cells[index][column])));
     });
+    // A diagnosis is about one picture, whose rows move up.
+    for (const diagnosis of map.diagnoses ?? []) stack.diagnoses.push({ ...diagnosis, from_row: diagnosis.from_row + low, to_row: diagnosis.to_row + low, text: `${name}: ${diagnosis.text}` });
     const columnOf = (column) => { const found = at.findIndex((own) => own !== undefined && own >= column); return found < 0 ? times.length : found; };
     for (const bound of map.bounds) stack.bounds.push({ row: bound.row + low, from: columnOf(bound.from), to: columnOf(bound.to) });
     // Marks and verdicts of one table appear once, in its first picture.
@@ -157,6 +159,17 @@ function commonPrefix(labels) {
   for (const label of labels) while (!label.startsWith(prefix)) prefix = prefix.slice(0, -1);
   prefix = prefix.slice(0, prefix.search(/[\p{L}\p{N}_.]*$/u));
   return prefix.length >= 4 ? prefix : "";
+}
+
+/** Positions behind the levels of a key: us-west2#3698#week1 has three. */
+function levelEnds(key) {
+  return [...key.matchAll(/[#/|]/g)].map((mark) => mark.index + 1);
+}
+
+/** A key without the leading levels that it shares with the one above it. */
+function outlined(upper, key) {
+  const end = upper === undefined ? undefined : levelEnds(key).findLast((end) => upper.startsWith(key.slice(0, end)));
+  return end === undefined ? key : "\u2026" + key.slice(end);
 }
 
 /** Sums over the rows for each column, and means over the columns for each row, without gaps. */

@@ -65,6 +65,14 @@ function cut(pen, text, width) {
   return text.slice(0, low) + "\u2026";
 }
 
+/** A key that does not fit is cut behind a level, if that leaves half of the width. */
+function cutKey(pen, text, width) {
+  if (pen.measureText(text).width <= width) return text;
+  const widthAt = (end) => pen.measureText(text.slice(0, end) + "\u2026").width;
+  const end = levelEnds(text).findLast((end) => widthAt(end) <= width && widthAt(end) * 2 >= width);
+  return end === undefined ? cut(pen, text, width) : text.slice(0, end) + "\u2026";
+}
+
 function paintAxes(pen, map, layout, inks) {
   const { area } = layout, from = map.times[0] ?? 0, span = endOf(map) - from;
   pen.fillStyle = inks.faint;
@@ -88,12 +96,15 @@ function paintAxes(pen, map, layout, inks) {
   const prefix = commonPrefix(placed.map(([, label]) => label).filter((label) => label !== "(lowest)"));
   pen.fillStyle = inks.faint;
   if (prefix) pen.fillText(cut(pen, prefix + "\u2026", ROOM.left - 22), area.x - 10, area.y - 9);
-  for (const [y, label] of placed) {
-    const text = prefix && label.startsWith(prefix) ? "\u2026" + label.slice(prefix.length) : label;
+  // From above, so that a label can leave out what it shares with the one before.
+  placed.sort(([one], [other]) => one - other);
+  for (const [at, [y, label]] of placed.entries()) {
+    const outline = outlined(placed[at - 1]?.[1], label), isWhole = outline === label;
+    const text = isWhole && prefix && label.startsWith(prefix) ? "\u2026" + label.slice(prefix.length) : outline;
     pen.fillStyle = inks.faint;
     pen.fillRect(area.x - 5, Math.round(y), 4, 1);
     pen.fillStyle = inks.ink;
-    pen.fillText(cut(pen, text, ROOM.left - 22), area.x - 10, y + 4);
+    pen.fillText(cutKey(pen, text, ROOM.left - 22), area.x - 10, y + 4);
   }
 }
 

@@ -40,8 +40,18 @@ function verdictCard(verdict) {
   return card;
 }
 
+/** A diagnosis with its threshold; the text says what the figure is. */
+function diagnosisCard(diagnosis) {
+  const card = element("article"), isShare = diagnosis.kind !== "BURSTS";
+  const threshold = isShare ? percent(diagnosis.threshold) : `${short(diagnosis.threshold)} times the mean`;
+  card.append(element("b", diagnosis.kind), element("p", diagnosis.text), element("small", `named from ${threshold} on`));
+  return card;
+}
+
 function showSide(into, map) {
-  const parts = [element("h2", "Verdicts")];
+  const diagnoses = map.diagnoses ?? [], parts = [element("h2", "Diagnoses")];
+  if (!diagnoses.length) parts.push(element("p", "None: no pattern stands out."));
+  parts.push(...diagnoses.slice(0, 30).map(diagnosisCard), element("h2", "Verdicts"));
   const verdicts = [...map.verdicts].sort((a, b) => (a.until !== null) - (b.until !== null) || b.since - a.since);
   if (!verdicts.length) parts.push(element("p", "None: no partition is hot."));
   parts.push(...verdicts.slice(0, 30).map(verdictCard));
@@ -53,7 +63,7 @@ function showSide(into, map) {
   }
   parts.push(element("h2", `Splits, merges, moves (${map.marks.length})`), list);
   // What a reader is selecting must not vanish under the pointer once a second.
-  const text = JSON.stringify([map.verdicts, map.marks]);
+  const text = JSON.stringify([diagnoses, map.verdicts, map.marks]);
   if (into.dataset.shown !== text) {
     into.dataset.shown = text;
     into.replaceChildren(...parts);

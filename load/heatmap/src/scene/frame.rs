@@ -5,10 +5,13 @@ use super::{Anchor, Area, LEFT, LETTER, LINE, Letters, MARGIN, Map, RIGHT, Scene
 use crate::intensity::{Mode, tone};
 use crate::number::{narrow, pixel, signed};
 use crate::picture::Heatmap;
-use crate::wording::{balance, cut, moment, percent, rate, ticks};
+use crate::wording::{balance, cut, key_label, moment, percent, rate, ticks};
 
 /// With more bounds than this, the lines would hide the cells.
 const LINES_MAX: usize = 96;
+
+/// Maximum characters of a key's label.
+const KEY_LETTERS: usize = 29;
 
 /// The load at the end is the mean over this many of the last known seconds, or the last known column if that is
 /// longer.
@@ -77,21 +80,27 @@ impl Scene {
         // A label must not touch one that is placed already, nor repeat a text close to it.
         let mut placed: Vec<(i32, String)> = Vec::new();
         for row in std::iter::once(0).chain(partition_rows).chain(even_rows) {
-            let Some(label) = heatmap.rows.get(row).map(|row| cut(&row.start, 29)) else {
+            let Some(label) = heatmap.rows.get(row).map(|row| row.start.clone()) else {
                 continue;
             };
             let y = map.y(row);
             let crowded = placed.iter().any(|(placed_y, text)| {
-                (placed_y - y).abs() < LINE || (*text == label && (placed_y - y).abs() < 4 * LINE)
+                let is_alike = cut(text, KEY_LETTERS) == cut(&label, KEY_LETTERS);
+                (placed_y - y).abs() < LINE || (is_alike && (placed_y - y).abs() < 4 * LINE)
             });
             if !crowded {
                 placed.push((y, label));
             }
         }
+        // From above, so that a label can leave out what it shares with the one before.
+        placed.sort_unstable();
         let palette = style.theme.palette();
-        for (y, label) in placed {
-            self.shapes.push(Shape::Line([LEFT - 5, y, LEFT - 1, y], palette.faint));
+        let mut upper: Option<&str> = None;
+        for (y, key) in &placed {
+            let label = key_label(upper, key, KEY_LETTERS);
+            self.shapes.push(Shape::Line([LEFT - 5, *y, LEFT - 1, *y], palette.faint));
             self.anchored(LEFT - 9, y + 4, label, Letters::Small, Anchor::End, palette.ink);
+            upper = Some(key.as_str());
         }
     }
 

@@ -1,7 +1,10 @@
 //! Rows there and back, whatever they were cut from; and bytes that nobody wrote.
 
-use arrow::array::{DictionaryArray, Int64Array, StringArray, StringViewArray};
-use arrow::datatypes::Int32Type;
+use arrow::array::{
+    DictionaryArray, Int64Array, IntervalMonthDayNanoArray, ListArray, StringArray, StringViewArray,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{Int32Type, IntervalMonthDayNano};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -39,6 +42,19 @@ fn shifted(bytes: &[u8], shift: usize) -> Bytes {
     let mut room = room;
     room[start..start + bytes.len()].copy_from_slice(bytes);
     Bytes::from(room).slice(start..start + bytes.len())
+}
+
+#[test]
+fn a_compacted_batch_has_no_bytes_of_rows_that_are_gone() {
+    let texts = (0..100).map(|number| format!("{number} {}", "x".repeat(1_000)));
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+    let whole = RecordBatch::try_from_iter([("v", texts)]).unwrap();
+    let one = whole.slice(7, 1);
+    let compact = compacted(&one).unwrap();
+    assert_eq!(compact, one);
+    let stored: usize =
+        compact.column(0).as_string_view().data_buffers().iter().map(Buffer::len).sum();
+    assert_eq!(stored, 1_002);
 }
 
 proptest! {
@@ -134,6 +150,66 @@ fn no_flipped_bit_makes_decoding_panic() {
             if let Ok(batches) = decode(changed.into()) {
                 drop(format!("{batches:?}"));
             }
+        }
+    }
+}
+
+/// Arrays and intervals of three rows, the second NULL.
+fn arrays() -> RecordBatch {
+    let offsets = || OffsetBuffer::from_lengths([2, 0, 1]);
+    let nulls = || Some(NullBuffer::from(vec![true, false, true]));
+    let lists = |element: Element, values: &[Value]| -> ArrayRef {
+        let values = array_of(element.column_type(), values).unwrap();
+        Arc::new(ListArray::new(Arc::new(element.field()), offsets(), values, nulls()))
+    };
+    let text = Value::String("longer than a view holds".to_owned());
+    let flag = Value::Bool(true);
+    let spans = IntervalMonthDayNanoArray::from(vec![
+        Some(IntervalMonthDayNano { months: 1, days: -2, nanoseconds: 3 }),
+        None,
+        Some(IntervalMonthDayNano { months: i32::MIN, days: i32::MAX, nanoseconds: i64::MAX }),
+    ]);
+    RecordBatch::try_from_iter_with_nullable([
+        ("s", Arc::new(spans) as ArrayRef, true),
+        ("n", lists(Element::Int32, &[Value::Int(5), Value::Null, Value::Int(7)]), true),
+        ("t", lists(Element::String, &[text.clone(), Value::Null, text]), true),
+        ("b", lists(Element::Bool, &[flag.clone(), flag, Value::Null]), true),
+        (
+            "i",
+            array_of(ColumnType::Int64, &[Value::Int(1), Value::Null, Value::Int(2)]).unwrap(),
+            true,
+        ),
+    ])
+    .unwrap()
+}
+
+#[test]
+fn arrays_survive_as_slices_too() {
+    let whole = arrays();
+    for (offset, length) in [(0, 3), (1, 2), (2, 1), (0, 1), (1, 0)] {
+        let slice = whole.slice(offset, length);
+        let bytes = encode(std::slice::from_ref(&slice)).unwrap();
+        assert_eq!(decode(bytes).unwrap(), [slice], "{length} rows from {offset}");
+    }
+    // Another form of lists becomes the one that tables have.
+    let large = cast_with_options(
+        whole.column(2),
+        &DataType::new_large_list(DataType::Utf8, true),
+        &CastOptions::default(),
+    );
+    let batch = RecordBatch::try_from_iter_with_nullable([("t", large.unwrap(), true)]).unwrap();
+    let decoded = decode(encode(&[batch]).unwrap()).unwrap();
+    assert_eq!(decoded[0].column(0), whole.column(2));
+}
+
+#[test]
+fn no_flipped_bit_of_arrays_makes_decoding_panic() {
+    let bytes = encode(&[arrays()]).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut changed = bytes.to_vec();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(batches) = decode(changed.into()) {
+            drop(format!("{batches:?}"));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! A new field adds a line to `durable.golden`; a line that differs is a mistake, or needs a new version of the format.
 
 use super::*;
+use crate::element::Element;
 use crate::materialized::{Capture, CaptureOrder, Ship};
 
 /// The numbers of types that came after the tables of `durable.golden`.
@@ -9,6 +10,22 @@ use crate::materialized::{Capture, CaptureOrder, Ship};
 fn later_types_keep_their_numbers() {
     assert_eq!(ColumnType::Uuid.encode_wire().to_vec(), [8, 17]);
     assert_eq!(ColumnType::Time.encode_wire().to_vec(), [8, 18]);
+    assert_eq!(ColumnType::Interval.encode_wire().to_vec(), [8, 20]);
+    // The kind of an array, the parts of its elements' type, and the kind of these.
+    let array = |element| ColumnType::Array(element).encode_wire().to_vec();
+    assert_eq!(array(Element::Int32), [8, 19, 48, 4]);
+    assert_eq!(array(Element::Decimal(20, 4)), [8, 19, 16, 20, 24, 8, 48, 12]);
+    let instants = array(Element::Timestamp(Unit::Microsecond, true));
+    assert_eq!(instants, [8, 19, 32, 3, 40, 1, 48, 16]);
+    assert_eq!(array(Element::Uuid), [8, 19, 48, 17]);
+    assert_eq!(
+        ColumnType::decode_wire(instants.into()).unwrap(),
+        ColumnType::Array(Element::Timestamp(Unit::Microsecond, true))
+    );
+    // Arrays of arrays, of bytes, and of nothing.
+    for form in [vec![8_u8, 19, 48, 19], vec![8, 19, 48, 14], vec![8, 19]] {
+        assert!(ColumnType::decode_wire(form.into()).is_err());
+    }
 }
 
 /// A column with every field set.
@@ -58,12 +75,29 @@ fn schema() -> TableSchema {
             },
             advice_off: Vec::new(),
             advice_thresholds: Vec::new(),
+            wide: None,
         },
         next_column: ColumnId(4),
         schema_on_write: true,
         checks: Vec::new(),
         view: None,
     }
+}
+
+/// Families with rules of every kind.
+fn wide() -> Wide {
+    let rule = GcRule::Union(vec![
+        GcRule::Intersection(vec![
+            GcRule::MaxVersions(3),
+            GcRule::MaxAge(Duration::from_secs(3600)),
+        ]),
+        GcRule::MaxAge(Duration::from_secs(86_400)),
+    ]);
+    let families = vec![
+        Family { name: "stats".to_owned(), gc: Some(rule) },
+        Family { name: "meta".to_owned(), gc: None },
+    ];
+    Wide { families, row_bytes_warn: 300, row_bytes_max: 70_000 }
 }
 
 fn index(options: IndexOptions) -> Index {
@@ -120,10 +154,10 @@ fn shipped(id: RequestId) -> Command {
 }
 
 /// Rows under a condition, in one write.
-fn conditional(id: RequestId) -> Command {
+fn conditional(id: RequestId, by_row: bool) -> Command {
     let bulk = Some(0x0102_0304_0506_0708);
     let schema = SchemaVersion(3);
-    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk, schema });
+    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk, schema, by_row });
     Command::Write(WriteCommand {
         epoch: Epoch(300),
         parts: vec![WritePart { condition, ..part(id, vec![], WriteKind::Put, 2) }],
@@ -211,6 +245,8 @@ fn durable_forms_never_change() {
     let advice_thresholds = vec!["calls=5".to_owned()];
     let options = TableOptions { advice_thresholds, ..TableOptions::default() };
     line("options with thresholds", options.encode_wire());
+    let options = TableOptions { wide: Some(wide()), ..TableOptions::default() };
+    line("options of a wide table", options.encode_wire());
     let captures = [
         Capture::Begin,
         Capture::Sync,
@@ -225,7 +261,8 @@ fn durable_forms_never_change() {
         line("capture", Command::Copy(order).encode());
     }
     line("write to a copy", shipped(id(1)).encode());
-    line("write with a condition", conditional(id(1)).encode());
+    line("write with a condition", conditional(id(1), false).encode());
+    line("write with a condition of rows", conditional(id(1), true).encode());
     line("track", Command::Track.encode());
     assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
 }

@@ -359,7 +359,7 @@ fn probe() -> impl Strategy<Value = Probe> {
 }
 
 fn scan_request() -> impl Strategy<Value = ScanRequest> {
-    let flags = (any::<bool>(), any::<bool>());
+    let flags = any::<(bool, bool, bool)>();
     let numbers = (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, flags);
     let column = (name(), arbitrary::column_type(), any::<bool>())
         .prop_map(|(name, kind, nullable)| Field::new(name, kind.arrow(), nullable));
@@ -376,7 +376,8 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
     let kinds = (read_from, option::of(first), option::of(order));
     (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), kinds).prop_map(
         |(numbers, columns, domains, probes, (read_from, first_by_time, order))| {
-            let (partition, epoch, limit, parallelism, (newest_only, for_update)) = numbers;
+            let (partition, epoch, limit, parallelism, flags) = numbers;
+            let (newest_only, for_update, uncollected) = flags;
             ScanRequest {
                 partition: PartitionId(partition),
                 epoch: Epoch(epoch),
@@ -390,6 +391,7 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
                 first_by_time,
                 order,
                 for_update,
+                uncollected,
             }
         },
     )
@@ -547,6 +549,7 @@ fn probes_too_deep_or_too_many_are_left_out_by_the_sender_and_refused_by_the_rec
         first_by_time: None,
         order: None,
         for_update: false,
+        uncollected: false,
     };
     let deepest = deep_probe(PROBE_DEPTH_MAX - 1);
     let largest = Probe::All(vec![deep_probe(0); PROBE_NODES_MAX - 1]);

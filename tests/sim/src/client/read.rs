@@ -79,6 +79,7 @@ impl Client {
             first_by_time: None,
             order: None,
             for_update: purpose == Purpose::Update,
+            uncollected: false,
         };
         let node = match read_from {
             ReadFrom::Leader => self.ask_first(route),
@@ -120,7 +121,8 @@ impl Client {
                 self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
             }
             let (epoch, schema) = (route.epoch, table.schema.version);
-            let condition = Condition { epoch, index: rows.index, bulk: None, schema };
+            let condition =
+                Condition { epoch, index: rows.index, bulk: None, schema, by_row: false };
             return Ok(Values { values, condition: (route.partition, condition) });
         }
     }

@@ -46,6 +46,7 @@ fn file(id: FileId, arguments: &mut ArgumentConsumer<'_>) -> Result<View, Box<dy
         clipped: run::take(arguments, "clipped", false)?,
         unindexed: run::take(arguments, "unindexed", false)?,
         damaged: run::take(arguments, "damaged", false)?,
+        collectable: run::take(arguments, "collectable", false)?,
     })
 }
 

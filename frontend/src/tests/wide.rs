@@ -1,0 +1,181 @@
+//! Requests that change one row of a wide table.
+
+use std::sync::{Arc, Mutex};
+
+use partita_proto::wide::{CellMutation, ReadModify, ReadModifyRule, RowMutation};
+
+use super::*;
+use crate::wide::Cells;
+
+const TABLE: &str =
+    "CREATE TABLE w WIDE (ROW KEY STRING) FAMILIES (f, g) PARTITION BY HASH (row_key) PARTITIONS 4";
+
+async fn wide() -> Db {
+    let db = Db::new();
+    db.tag(TABLE).await;
+    db
+}
+
+fn table(db: &Db) -> Arc<partita_proto::catalog::Table> {
+    Arc::clone(db.frontend.catalog().table("public", "w").unwrap())
+}
+
+fn set(family: &str, qualifier: &str, timestamp: i64, value: &str) -> CellMutation {
+    CellMutation::SetCell {
+        family: family.to_owned(),
+        qualifier: qualifier.as_bytes().to_vec(),
+        timestamp: Some(timestamp),
+        value: value.as_bytes().to_vec(),
+    }
+}
+
+fn from_column(family: &str, qualifier: &str, range: [Option<i64>; 2]) -> CellMutation {
+    let [start, end] = range;
+    let (family, qualifier) = (family.to_owned(), qualifier.as_bytes().to_vec());
+    CellMutation::DeleteFromColumn { family, qualifier, start, end }
+}
+
+async fn mutate(db: &Db, row_key: &str, mutations: Vec<CellMutation>) -> Result<(), SqlError> {
+    let request = RowMutation { row_key: row_key.as_bytes().to_vec(), mutations };
+    db.frontend.mutate_row(&db.permit(), &table(db), request).await
+}
+
+/// The cells of a row, each as `family:qualifier@timestamp=value`.
+async fn cells_of(db: &Db, row_key: &str) -> Vec<String> {
+    let seen = Mutex::new(Cells::new());
+    let predicate = |cells: &Cells| {
+        seen.lock().unwrap().clone_from(cells);
+        Ok(true)
+    };
+    let nothing = (Vec::new(), Vec::new());
+    let (permit, table) = (db.permit(), table(db));
+    let row_key = row_key.as_bytes();
+    let checked =
+        db.frontend.check_and_mutate_row(&permit, &table, row_key, predicate, nothing).await;
+    assert!(checked.unwrap());
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let cells = seen.into_inner().unwrap();
+    let cell = |(key, value): (partita_proto::wide::CellKey, Vec<u8>)| {
+        let (qualifier, value) = (text(&key.qualifier), text(&value));
+        format!("{}:{qualifier}@{}={value}", key.family, key.timestamp)
+    };
+    cells.into_iter().map(cell).collect()
+}
+
+#[tokio::test]
+async fn several_cells_of_a_row_are_set_and_deleted_at_once() {
+    let db = wide().await;
+    mutate(&db, "r", vec![set("f", "a", 1, "x"), set("f", "a", 2, "y"), set("g", "b", 1, "z")])
+        .await
+        .unwrap();
+    mutate(&db, "other", vec![set("f", "a", 1, "x")]).await.unwrap();
+    assert_eq!(cells_of(&db, "r").await, ["f:a@1=x", "f:a@2=y", "g:b@1=z"]);
+    assert_eq!(db.one("SELECT count(*) FROM w WHERE row_key = 'r'").await, "3");
+    let range = from_column("f", "a", [Some(2), None]);
+    mutate(&db, "r", vec![range, set("f", "c", 5, "new")]).await.unwrap();
+    assert_eq!(cells_of(&db, "r").await, ["f:a@1=x", "f:c@5=new", "g:b@1=z"]);
+    let family = CellMutation::DeleteFromFamily { family: "f".to_owned() };
+    mutate(&db, "r", vec![family]).await.unwrap();
+    assert_eq!(cells_of(&db, "r").await, ["g:b@1=z"]);
+    mutate(&db, "r", vec![CellMutation::DeleteFromRow, set("g", "b", 9, "after")]).await.unwrap();
+    assert_eq!(cells_of(&db, "r").await, ["g:b@9=after"]);
+    assert_eq!(cells_of(&db, "other").await, ["f:a@1=x"]);
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_fit_changes_nothing() {
+    let db = wide().await;
+    let error = mutate(&db, "r", vec![set("f", "a", 1, "x"), set("h", "a", 1, "x")]).await;
+    assert_eq!(error.unwrap_err().message, "column family \"h\" does not exist");
+    let error = mutate(&db, "", vec![set("f", "a", 1, "x")]).await.unwrap_err();
+    assert_eq!(error.message, "a row key must not be empty");
+    let large = "v".repeat(5 << 20);
+    let error = mutate(&db, "r", vec![set("f", "a", 1, &large), set("f", "b", 1, &large)]).await;
+    assert_eq!(error.unwrap_err().sqlstate, "54000");
+    assert_eq!(db.one("SELECT count(*) FROM w").await, "0");
+    let error =
+        db.try_run("INSERT INTO w (row_key, family, qualifier, value) VALUES ('r', 'h', 'q', 'v')");
+    let Err(error) = error.await else { panic!("a family that does not exist") };
+    assert_eq!(error.sqlstate, "42704");
+    db.tag("CREATE TABLE t (a INT PRIMARY KEY)").await;
+    let plain = Arc::clone(db.frontend.catalog().table("public", "t").unwrap());
+    let request = RowMutation { row_key: b"r".to_vec(), mutations: vec![set("f", "a", 1, "x")] };
+    let error = db.frontend.mutate_row(&db.permit(), &plain, request).await.unwrap_err();
+    assert_eq!(error.sqlstate, "42809");
+}
+
+#[tokio::test]
+async fn a_check_decides_between_two_lists() {
+    let db = wide().await;
+    let has_cells = |cells: &Cells| Ok(!cells.is_empty());
+    for (expected, cells) in [(false, "f:a@1=first"), (true, "f:a@1=second")] {
+        let lists = (vec![set("f", "a", 1, "second")], vec![set("f", "a", 1, "first")]);
+        let (permit, table) = (db.permit(), table(&db));
+        let held = db.frontend.check_and_mutate_row(&permit, &table, b"r", has_cells, lists).await;
+        assert_eq!(held.unwrap(), expected);
+        assert_eq!(cells_of(&db, "r").await, [cells]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn increments_by_many_clients_are_all_counted() {
+    let db = Arc::new(wide().await);
+    let tasks = (0..8).map(|_| {
+        let db = Arc::clone(&db);
+        tokio::spawn(async move {
+            let rule = ReadModifyRule::Increment {
+                family: "f".to_owned(),
+                qualifier: b"n".to_vec(),
+                amount: 1,
+            };
+            let request = ReadModify { row_key: b"counter".to_vec(), rules: vec![rule] };
+            let (permit, table) = (db.permit(), table(&db));
+            for _ in 0..25 {
+                let written = db.frontend.read_modify_row(&permit, &table, &request).await;
+                assert_eq!(written.unwrap().len(), 1);
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let rule =
+        ReadModifyRule::Increment { family: "f".to_owned(), qualifier: b"n".to_vec(), amount: 0 };
+    let request = ReadModify { row_key: b"counter".to_vec(), rules: vec![rule] };
+    let counter = db.frontend.read_modify_row(&db.permit(), &table(&db), &request).await.unwrap();
+    assert!(counter.keys().all(|cell| cell.timestamp % 1_000 == 0), "{counter:?}");
+    let value = counter.into_values().next().unwrap();
+    assert_eq!(i64::from_be_bytes(value.try_into().unwrap()), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_and_a_plain_write_of_another_cell_do_not_pass_each_other() {
+    let db = wide().await;
+    mutate(&db, "r", vec![set("f", "a", 1, "x")]).await.unwrap();
+    // A cell is written between the first read of the request and its write: the request is decided anew.
+    let rounds = Mutex::new(Vec::new());
+    let (frontend, permit, wide) = (Arc::clone(&db.frontend), db.permit(), table(&db));
+    let predicate = |cells: &Cells| {
+        let mut rounds = rounds.lock().unwrap();
+        rounds.push(cells.len());
+        if rounds.len() == 1 {
+            let (frontend, permit, table) =
+                (Arc::clone(&frontend), permit.clone(), Arc::clone(&wide));
+            let late =
+                RowMutation { row_key: b"r".to_vec(), mutations: vec![set("g", "late", 1, "")] };
+            let writer = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Runtime::new().unwrap();
+                runtime
+                    .block_on(async { frontend.mutate_row(&permit, &table, late).await.unwrap() });
+            });
+            writer.join().unwrap();
+        }
+        Ok(cells.len() == 1)
+    };
+    let lists = (vec![set("f", "b", 1, "alone")], vec![set("f", "b", 1, "not alone")]);
+    let (permit, table) = (db.permit(), table(&db));
+    let held = db.frontend.check_and_mutate_row(&permit, &table, b"r", predicate, lists).await;
+    assert!(!held.unwrap());
+    assert_eq!(*rounds.lock().unwrap(), [1, 2]);
+    assert_eq!(cells_of(&db, "r").await, ["f:a@1=x", "f:b@1=not alone", "g:late@1="]);
+}
