@@ -147,37 +147,62 @@ impl Statement {
     /// Returns true if it changes rows, tables, databases, roles, rights or tasks. EXECUTE returns false: the prepared statement
     /// is not known here.
     pub fn writes(&self) -> bool {
-        if let Self::Access(access) = self {
-            return !access.reads();
-        }
-        if let Self::Task(task) = self {
-            return !task.reads();
-        }
-        matches!(
-            self,
+        // Every statement is listed, so that a new one has to decide.
+        match self {
             Self::Insert(_)
-                | Self::Delete(_)
-                | Self::Update(_)
-                | Self::CopyFrom(_)
-                | Self::CreateDatabase(_)
-                | Self::AlterDatabase(_)
-                | Self::DropDatabase(_)
-                | Self::CreateTable(_)
-                | Self::CreateTableAs(_)
-                | Self::AlterTable(_)
-                | Self::Repartition(_)
-                | Self::Rekey(_)
-                | Self::DropTable(_)
-                | Self::CreateCopy(_)
-                | Self::DropCopy(_)
-                | Self::CreateView(_)
-                | Self::DropView(_)
-                | Self::Comment(_)
-                | Self::CreateIndex(_)
-                | Self::DropIndex(_)
-                | Self::Truncate(_)
-                | Self::Sequence(_)
-        )
+            | Self::Delete(_)
+            | Self::Update(_)
+            | Self::CopyFrom(_)
+            | Self::CreateDatabase(_)
+            | Self::AlterDatabase(_)
+            | Self::DropDatabase(_)
+            | Self::CreateTable(_)
+            | Self::CreateTableAs(_)
+            | Self::AlterTable(_)
+            | Self::Repartition(_)
+            | Self::Rekey(_)
+            | Self::DropTable(_)
+            | Self::CreateCopy(_)
+            | Self::DropCopy(_)
+            | Self::CreateView(_)
+            | Self::DropView(_)
+            | Self::Comment(_)
+            | Self::CreateIndex(_)
+            | Self::DropIndex(_)
+            | Self::Truncate(_)
+            | Self::Sequence(_) => true,
+            Self::Access(access) => !access.reads(),
+            Self::Task(task) => !task.reads(),
+            // A query may take values of sequences: nextval itself is refused then. EXPLAIN ANALYZE takes queries only.
+            Self::Query(_)
+            | Self::Explain(_)
+            | Self::ExplainHotspot(_)
+            | Self::CopyTo(_)
+            | Self::Use(_)
+            | Self::Show(_)
+            | Self::SeriesCardinality(_)
+            | Self::Describe(_)
+            | Self::Set(_)
+            | Self::ResetAll
+            | Self::Transaction(_)
+            | Self::Prepare(_)
+            | Self::Execute(_)
+            | Self::Deallocate(_)
+            | Self::Declare(_)
+            | Self::Fetch(_)
+            | Self::Close(_)
+            | Self::Discard(_)
+            | Self::Advise(_)
+            | Self::SetRole(_)
+            | Self::Listen
+            | Self::Notify
+            | Self::Unlisten
+            // These move and merge rows, and change none.
+            | Self::Admin(_)
+            | Self::Vacuum(_)
+            | Self::Lock(_)
+            | Self::Empty => false,
+        }
     }
 
     /// Returns true if it only reads and leaves no state in its session, so that a GET request may run it. EXECUTE
