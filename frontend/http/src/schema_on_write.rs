@@ -66,10 +66,10 @@ pub(crate) async fn make_database(
     Ok(())
 }
 
-/// Creates or extends a table so that rows fit; the permit is that for the rows.
+/// Creates or extends a table so that rows fit. `permit` is the permit to write the rows.
 ///
 /// # Errors
-/// Those of meta, unless the table is no longer the one that the rows were read for.
+/// Errors of meta, unless another writer has changed the table since the rows were read ([`Outcome::Changed`]).
 pub(crate) async fn make_table(
     frontend: &Frontend,
     permit: &Permit,

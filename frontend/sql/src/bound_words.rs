@@ -18,8 +18,8 @@ use partita_proto::value::Value;
 
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
 
-/// A boundary as a tuple of literals, with the placement first, or in words. It parses to a [`CutTuple`] of the same
-/// boundary. `types` are those of the key columns.
+/// SQL text of a boundary: a tuple of literals, with the placement first, or `AFTER` and such a tuple. It parses to a
+/// [`CutTuple`] of the same boundary. `types` are the types of the key columns.
 pub fn bound_sql(bound: &Bound, types: &[ColumnType]) -> String {
     let values: Vec<(&Value, ColumnType)> = bound.key.iter().zip(types.iter().copied()).collect();
     printable(&values, bound.placement)
@@ -34,7 +34,7 @@ pub struct CutTuple {
     pub is_after: bool,
 }
 
-/// The value directly above one of a column.
+/// The least value of a column that is greater than `value`.
 ///
 /// # Errors
 /// 22003 when the column's type has no greater value, 0A000 when its values are neither texts, bytes nor integers.

@@ -83,8 +83,8 @@ fn action(copy: &CopyOf, unchanged: Duration) -> Action {
     }
 }
 
-/// The action on a copy that gives a table its first key, which only its statement fills and switches: that has gone when
-/// nothing has changed for longer than it would wait.
+/// The action on a copy that gives a table its first key. Only the frontend of the statement fills and switches such a
+/// copy. If nothing changes for longer than the statement would wait, that frontend has ended.
 fn action_of_first_key(copy: &CopyOf, unchanged: Duration) -> Action {
     match copy.state {
         CopyState::Filling | CopyState::InStep if unchanged >= SILENCE_MAX => Action::Cancel,

@@ -217,7 +217,8 @@ impl Session {
     }
 
     /// Streams the rows of a query into a table. A query that reads the same table sees it as it was before the first
-    /// row was inserted. Columns without a list may be missing at the end.
+    /// row was inserted. If the statement has no column list (`listed` is false), the query may return values for the
+    /// first columns only.
     async fn insert_query(
         &self,
         insert: &Insert,

@@ -35,7 +35,7 @@ impl fmt::Display for InvalidFilter {
 impl std::error::Error for InvalidFilter {}
 
 impl Filter {
-    /// Compiles a filter. The samples of rows that it takes depend on the seed.
+    /// Compiles a filter. The seed decides which rows its samples contain.
     ///
     /// # Errors
     /// When the filter is too large or too deep, or a part of it is not valid.
@@ -50,7 +50,7 @@ impl Filter {
     }
 }
 
-/// The surroundings of a filter in a filter.
+/// Position of a filter in the tree.
 #[derive(Clone, Copy)]
 struct Place {
     depth: usize,
@@ -58,7 +58,7 @@ struct Place {
 }
 
 impl Place {
-    /// The place of the filters in a compound one.
+    /// The position of the filters within a compound filter.
     fn inner(self) -> Result<Self, String> {
         if self.depth == DEPTH_MAX {
             return Err(format!("filters are nested deeper than {DEPTH_MAX}"));

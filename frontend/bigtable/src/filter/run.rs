@@ -9,12 +9,13 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{Filter, Node};
 use crate::cell::{Cell, Row};
 
-/// Number of the values of 32 bits, the parts into which a sample divides rows.
+/// Number of 32-bit values: a sample hashes each row key to one of them.
 const PARTS: f64 = 4_294_967_296.0;
-/// Cells of a row that interleaves and conditions may copy, beside those that each cell of the row adds. Every interleave
-/// in a chain multiplies the cells, so that a short filter could make more of one cell than any memory holds.
+/// Maximum cells that interleaves and conditions may copy for one row, plus [`COPIES_PER_CELL`] for each cell of the
+/// row. Every interleave in a chain multiplies the cells, so without a maximum a short filter could exhaust the memory
+/// with copies of one cell.
 const COPIES_MAX: usize = 1 << 20;
-/// Copies that each cell of the row adds.
+/// Copies that each cell of a row adds to [`COPIES_MAX`].
 const COPIES_PER_CELL: usize = 8;
 
 /// Reason for which a filter is not applied to a row: it copies too many cells.
@@ -32,7 +33,7 @@ impl fmt::Display for TooManyCopies {
 impl std::error::Error for TooManyCopies {}
 
 impl Filter {
-    /// The part of a row that the filter leaves, which may have no cells.
+    /// Applies the filter to a row. The output has the row's key, and may have no cells.
     ///
     /// # Errors
     /// When interleaves and conditions copy too many cells.
