@@ -139,8 +139,8 @@ impl Replica {
         })
     }
 
-    /// True if the files of a wide table are to be merged because of garbage, which has had time to gather; then the time
-    /// begins anew.
+    /// True if the files of a wide table are due for a merge that only removes garbage: [`COLLECT_INTERVAL`] has passed
+    /// since the last one. The next interval starts when this returns true.
     pub(crate) fn is_collection_due(&self) -> bool {
         let config = self.partition.config();
         let wide = config.schema.options.wide.as_ref();
@@ -551,8 +551,9 @@ impl Replica {
         reconfigure::reconfigure(self.id(), &self.group, voters).await
     }
 
-    /// True if one of these replicas would begin with the log: a new one, or one that has nothing of a log from which
-    /// nothing was purged, because the last change was not applied here yet when it was added.
+    /// True if one of these replicas would start from the beginning of the log. That is a replica that is not a member
+    /// yet, or a learner that has no entries while this replica's log is unpurged: such a learner was added before the
+    /// last change was applied here.
     fn is_begun_by(&self, voters: &BTreeMap<ReplicaId, NodeId>) -> bool {
         let members = self.group.members();
         let is_complete = self.group.status().purged.is_none();
@@ -562,8 +563,9 @@ impl Replica {
         })
     }
 
-    /// Purges the log up to the last change of the partition's range and schema: a new member starts with the current
-    /// ones, and could not apply entries for earlier ones, or would decide otherwise than the others did.
+    /// Purges the log up to the last change of the partition's range and schema. A new member starts with the current
+    /// range and schema: it could not apply entries for earlier ones, or would decide them differently from the other
+    /// members.
     async fn forget_changes(&self) -> Result<(), Error> {
         if !is_changed(&self.partition.config()) {
             return Ok(());

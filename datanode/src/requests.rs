@@ -383,14 +383,14 @@ impl Requests {
         self.last_change
     }
 
-    /// True if copies depend on the positions of the partition's changes, or the partition on those of a source: then
-    /// it cannot become one with a neighbour.
+    /// True if copies depend on the positions of this partition's changes, or this partition depends on the positions
+    /// of a source's changes. Then it cannot be merged with a neighbour.
     pub(crate) fn is_bound(&self) -> bool {
         !self.captures.is_empty() || !self.ships.is_empty()
     }
 
-    /// True if the rows of the partition, as they are now, are those that the copy needs besides the changes to come:
-    /// the capture began here, nothing of it is in the copy, and no rows have left the partition since.
+    /// True if the partition's current rows and its later changes are all that the copy needs: the capture began in
+    /// this partition, none of its changes are in the copy, and no rows have left the partition since.
     pub(crate) fn may_fill(&self, copy: TableId) -> bool {
         self.captures.get(copy).is_some_and(|capture| {
             let is_new = capture.begin > 0 && !capture.sync && capture.shipped() == 0;
@@ -472,8 +472,8 @@ impl Requests {
         }
     }
 
-    /// Remembers the write requests of another partition too. The order between the two partitions' requests is
-    /// unknown, so they are interleaved by the number of later requests of each.
+    /// Remembers the write requests of another partition too. It is unknown which of two partitions' requests are
+    /// older, so the two lists are interleaved, from the newest request of each to the oldest.
     pub fn join(&mut self, neighbour: &Self) {
         let newest = |requests: &Self| -> Vec<(RequestId, u64)> {
             requests.order.iter().rev().copied().collect()

@@ -240,11 +240,11 @@ impl Partition {
     /// Applies an entry of the log: `writes` in order, all or none. An entry that was applied already is ignored.
     /// Columns are named by storage name; rows of a placed table contain their placement
     /// ([`partita_proto::key::PLACEMENT_COLUMN`]); columns that the table does not have are ignored, because they may
-    /// have been dropped since the entry was made. Never waits for a disk. Returns the keys of the written rows, each
-    /// batch's in order, also of rows that a later one of the same batch replaces.
+    /// have been dropped since the entry was made. Never waits for a disk. Returns the keys of the written rows, in the
+    /// order of each batch. They include rows that a later row of the same batch replaces.
     ///
     /// # Errors
-    /// As [`Partition::check`]; nothing was changed then, and the entry may not be skipped.
+    /// As [`Partition::check`]. Nothing is changed then, and the entry must not be skipped.
     pub fn apply(
         &self,
         index: u64,

@@ -78,8 +78,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// As [`Output::write`], for few rows that are in memory, which make one file. Encoding them takes no longer than
-    /// it would take another thread to start on a busy machine.
+    /// As [`Output::write`], for few rows that are in memory and fit into one file. They are encoded on the current
+    /// thread: on a busy machine that takes no longer than starting another thread.
     pub(crate) async fn write_few(
         &self,
         merge: Merge,
