@@ -194,9 +194,9 @@ impl Group {
         metrics.running_state.map_err(|fatal| self.fatal(&fatal))
     }
 
-    /// Writes a blank entry; returns its index. A leader that slept first has its leadership confirmed by a quorum.
+    /// Writes a blank entry; returns its index. If the group was asleep, a quorum confirms the leadership first.
     ///
-    /// Limited in time: without a quorum it would wait until there is one again, and block other changes.
+    /// The time is limited: without a quorum the entry would wait for one, and block other changes meanwhile.
     async fn write_blank(&self, target: ReplicaId) -> Result<u64, RaftError> {
         let mut patience = Patience::new();
         let written = tokio::time::timeout(CATCH_UP_WAIT, async {

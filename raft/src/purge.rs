@@ -48,8 +48,9 @@ impl Group {
         if sole_member { self.purge_flushed().await } else { Ok(()) }
     }
 
-    /// Purges the log up to the machine's durable mark, except its last entry, even if another replica needs it: a
-    /// replica that is added later gets files. Call it when the machine's durable mark has moved far enough.
+    /// Purges the log up to the machine's durable mark, except its last entry, even if another replica still needs the
+    /// entries: a replica that is added later starts from files instead. Call it when the machine's durable mark has
+    /// moved far enough.
     ///
     /// # Errors
     /// As [`Group::flushed`].

@@ -188,14 +188,15 @@ impl Cluster {
         self.propose_among(group, row, &(0..self.nodes.len()).collect::<Vec<_>>()).await;
     }
 
-    /// Proposes to whoever of these nodes leads, until it is done. A row that is proposed once gets in once: as clients'
-    /// requests do, which bear an identity, it is looked for before it is proposed again.
+    /// Proposes a row to the leader among these nodes, until it succeeds. The row is stored only once: if the outcome
+    /// of a proposal is unknown, the leader's machine is searched for the row before it is proposed again. (Clients'
+    /// requests have ids for this purpose.)
     pub(super) async fn propose_among(&self, group: GroupId, row: &Bytes, nodes: &[usize]) {
         let deadline = Instant::now() + PATIENCE;
         let mut unknown = false;
         loop {
             let leader = self.leader_among(group, nodes).await;
-            // It can serve reads: it has applied all that was ever taken.
+            // The leader can serve reads, so it has applied every accepted entry.
             if unknown && self.nodes[leader].machine(group).contains(row) {
                 return;
             }

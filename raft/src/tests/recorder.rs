@@ -36,13 +36,13 @@ pub(crate) struct Recorder {
     pub(crate) failing: AtomicBool,
     pub(crate) panicking: AtomicBool,
     pub(crate) calls: AtomicU64,
-    /// Snapshots that took the place of what was here.
+    /// Number of snapshots that replaced the content.
     pub(crate) installed: AtomicU64,
-    /// Bytes of them that came in.
+    /// Received bytes of snapshots.
     pub(crate) taken: AtomicU64,
-    /// True if the machine, while empty, cannot start from the log's beginning (`begins_with_files`); `asked` counts
-    /// the calls.
+    /// True if the machine, while empty, cannot start from the beginning of the log.
     pub(crate) begins_with_files: AtomicBool,
+    /// Number of calls of `begins_with_files`.
     pub(crate) asked: AtomicU64,
     /// Flushes after every apply, and accepts entries with gaps.
     lenient: bool,
