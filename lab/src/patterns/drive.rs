@@ -92,10 +92,10 @@ impl Stand {
         Ok(Self { server: None, address, client, http })
     }
 
-    /// Fails if the server that was started here has ended.
+    /// Checks that the server that was started here still runs.
     ///
     /// # Errors
-    /// If it has.
+    /// If it has ended.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         self.server.as_mut().map_or(Ok(()), Embedded::check)
     }

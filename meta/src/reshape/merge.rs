@@ -169,8 +169,8 @@ impl Core {
     }
 }
 
-/// The step at which a merged partition's replicas became removable: every replica of the owner has the new epoch.
-/// `None` while one of them may still need the files.
+/// The step of a merged partition whose replicas can be removed, because every replica of the owner has the new epoch.
+/// `None` while a replica of the owner may still need the files.
 pub(crate) fn may_go(
     state: &State,
     reports: &Reports,

@@ -147,8 +147,8 @@ pub(super) fn check_change(
     }
 }
 
-/// True if a view may use a column of a table that it reads: its query names it, or a wildcard of the query brings it
-/// among the columns of the view. A column of the same name of another table counts too.
+/// True if a view may use a column of a table that it reads: its query names the column, or a wildcard in the query
+/// makes it a column of the view. A column of the same name in another table counts too.
 fn uses_column(view: &TableRecord, column: &str) -> bool {
     let is_shown = view.schema.columns.iter().any(|output| output.storage_name == column);
     let is_named = |definition: &ViewDefinition| mentions(&definition.query, column);
