@@ -11,7 +11,7 @@
 //! Google read it:
 //! - a value is never cut in parts (`value_size`), and a row only when it is larger than 16 MiB;
 //! - the first chunk of a response has the key of its row, also where the row began in the response before;
-//! - no row is begun anew (`reset_row`): only whole rows come here.
+//! - no row is restarted (`reset_row`): a row is complete before its first chunk is made.
 //!
 //! After many rows without output, the client is told how far the scan has come, so that a retry goes on there.
 
@@ -26,9 +26,9 @@ use crate::cell::{Cell, Row};
 
 /// Bytes of a response after which no further row is added to it.
 const RESPONSE_BYTES: usize = 1 << 20;
-/// Bytes of a response, of a row that is larger, unless a single value is; clients take 256 MiB.
+/// Maximum bytes of a response with a part of a larger row, unless a single value is larger; clients accept 256 MiB.
 const PART_BYTES: usize = 16 << 20;
-/// Rows without output in a row after which the client is told of the last one.
+/// Consecutive rows without output after which the client is told the key of the last one.
 const SILENT_ROWS_MAX: usize = 10_000;
 
 /// Collects rows to responses.
@@ -50,7 +50,7 @@ impl Default for Chunker {
 }
 
 impl Chunker {
-    /// A chunker whose responses take rows up to a size, and the cells of one row up to another one.
+    /// A chunker that completes a response at `response_bytes`, and cuts a row whose cells exceed `part_bytes`.
     #[must_use]
     pub fn new(response_bytes: usize, part_bytes: usize) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl Chunker {
     fn silent(&mut self, key: Bytes) {
         self.silent_rows += 1;
         if self.silent_rows >= SILENT_ROWS_MAX {
-            // Clients take a scanned key for one before the chunks beside it.
+            // Clients read a response's scanned key before its chunks, whose rows must not precede it.
             if !self.chunks.is_empty() {
                 self.flush(Bytes::new(), None);
             }

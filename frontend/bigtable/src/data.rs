@@ -82,7 +82,7 @@ impl Bigtable for Data {
             spans: with_prefix(&spans(request.rows.as_ref())?, &narrowing.key_prefix),
             narrowing,
             is_reversed: request.reversed,
-            // A filter may leave nothing of a row.
+            // A row for which the filter outputs nothing does not count.
             rows_max: rows_max.filter(|_| filter.is_none()),
         };
         let rows = self.store.scan(caller, &name, scan).await?;

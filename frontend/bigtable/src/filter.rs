@@ -1,4 +1,4 @@
-//! Bigtable's filter language: a checked tree of filters, and the cells of a row that it leaves.
+//! Bigtable's filter language: a checked tree of filters, and their output for the cells of a row.
 //!
 //! ```text
 //!   RowFilter ── compile.rs: limits, patterns ──▶ Filter ─┬─ run.rs: row ─▶ row
@@ -34,7 +34,7 @@ pub struct Filter {
     seed: u64,
 }
 
-/// A filter and those that it consists of.
+/// Node of the tree of filters.
 #[derive(Clone, Debug)]
 enum Node {
     Pass,

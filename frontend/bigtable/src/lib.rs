@@ -12,7 +12,7 @@
 //! The crate translates: who may do what, atomicity and the order of changes are those of a [`WideStore`]. Invariants:
 //! - a request is checked as a whole before any of it is stored;
 //! - a response has whole rows, in the order of their keys;
-//! - a filter is evaluated by one row, without I/O, and a row that it leaves without cells is not returned.
+//! - a filter is evaluated row by row, without I/O, and a row for which it outputs no cells is not returned.
 //!
 //! Sources of names, numbers and semantics: the .proto files and their comments in googleapis.
 

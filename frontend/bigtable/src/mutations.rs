@@ -16,7 +16,7 @@ const SERVER_TIME: i64 = -1;
 /// Microseconds of the granularity of timestamps.
 const GRANULARITY_US: i64 = 1_000;
 
-/// The changes of a row that a request asks for, checked against its table. Cells without a timestamp get the time.
+/// The changes of a row that a request asks for, checked against its table. Cells without a timestamp get `now_us`.
 ///
 /// # Errors
 /// INVALID_ARGUMENT when a part of the request is not valid, NOT_FOUND for a family that the table does not have.

@@ -69,7 +69,7 @@ fn following(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }
 
-/// The spans of a row set, in order; all keys without one.
+/// The spans of a row set, in order; all keys if there is no row set.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for an empty key, or a range that ends before it starts.
@@ -132,7 +132,7 @@ fn merged(mut spans: Vec<KeySpan>) -> Vec<KeySpan> {
     joined
 }
 
-/// The parts of spans that a prefix leaves.
+/// The parts of spans whose keys begin with a prefix.
 pub fn with_prefix(spans: &[KeySpan], prefix: &[u8]) -> Vec<KeySpan> {
     let prefix = KeySpan::prefix(prefix);
     spans.iter().filter_map(|span| span.intersect(&prefix)).collect()

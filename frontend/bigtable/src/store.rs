@@ -68,7 +68,7 @@ pub type RowStream = BoxStream<'static, Result<Row, Status>>;
 pub struct Check {
     /// Filter whose output decides; `None`: any cell does.
     pub filter: Option<Filter>,
-    /// Mutations for a row that the filter leaves cells of.
+    /// Mutations for a row for which the filter outputs cells.
     pub matched: Option<RowMutation>,
     /// Mutations for any other row, also for one that does not exist.
     pub unmatched: Option<RowMutation>,
@@ -99,8 +99,8 @@ impl Check {
 /// Wide tables. Each method checks the rights of its caller, to whom a table that it may not see does not exist.
 ///
 /// # Errors
-/// Those of all methods are statuses for the client: NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, INVALID_ARGUMENT,
-/// and UNAVAILABLE for what may succeed when it is sent again.
+/// All methods return statuses for the client: NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, INVALID_ARGUMENT, and
+/// UNAVAILABLE for a request that may succeed if it is repeated.
 #[async_trait]
 pub trait WideStore: Send + Sync {
     /// The wide tables of an instance, by name.
@@ -148,7 +148,7 @@ pub trait WideStore: Send + Sync {
         rows: Vec<RowMutation>,
     ) -> Result<Vec<Result<(), Status>>, Status>;
 
-    /// Changes a row by a check that nothing comes between it and the change. Returns true if the row matched.
+    /// Checks a row and then changes it, as one atomic operation. Returns true if the row matched.
     async fn check_and_mutate(
         &self,
         caller: Identity,
@@ -157,7 +157,7 @@ pub trait WideStore: Send + Sync {
         check: Check,
     ) -> Result<bool, Status>;
 
-    /// Makes new cells of the newest ones of a row, once. Returns the cells that were written.
+    /// Derives new cells from the newest cells of a row, once. Returns the cells that were written.
     async fn read_modify(
         &self,
         caller: Identity,

@@ -80,19 +80,19 @@ pub(crate) fn with_caller(mut request: Request) -> Request {
     request
 }
 
-/// Claims memory for the body of a request as it comes, until the request is answered: one connection may send many large
-/// requests at once.
+/// Claims memory for the body of a request as it arrives, until the request is answered: one connection may send many
+/// large requests at once.
 pub(crate) async fn claim_memory(
     State(door): State<Arc<Door>>,
     request: Request,
     next: Next,
 ) -> Response {
     let claims = Arc::new(Claims::default());
-    let of_body = Arc::clone(&claims);
+    let body_claims = Arc::clone(&claims);
     let request = request.map(|body| {
         let beginning = (body.into_data_stream(), 0);
         let counted = stream::try_unfold(beginning, move |(mut frames, received)| {
-            let (door, claims) = (Arc::clone(&door), Arc::clone(&of_body));
+            let (door, claims) = (Arc::clone(&door), Arc::clone(&body_claims));
             async move {
                 let Some(frame) = frames.next().await else { return Ok(None) };
                 let frame: Bytes = frame.map_err(|error| Status::from_error(Box::new(error)))?;

@@ -171,7 +171,8 @@ impl Compiler {
         Ok(Node::Sample { share, number })
     }
 
-    /// Compiles a pattern. The bound of one is shared by all: the second one may have half of it, and so on.
+    /// Compiles a pattern. All patterns of a filter share a maximum: the second pattern may have half of it, the third
+    /// a third.
     fn pattern(&mut self, text: &[u8]) -> Result<Pattern, String> {
         self.patterns += 1;
         let bytes_max = (COMPILED_BYTES_MAX / self.patterns).max(COMPILED_BYTES_LEAST);

@@ -57,7 +57,8 @@ impl Filter {
 
 struct Narrower {
     narrowing: Narrowing,
-    /// True after a filter by values, which a limit of versions must not overtake.
+    /// True after a filter by values. A limit of versions after it counts only the cells that it outputs, so the scan
+    /// cannot apply that limit first.
     by_value: bool,
 }
 
@@ -101,7 +102,7 @@ impl Narrower {
         true
     }
 
-    /// Of two prefixes the longer one counts; if they exclude each other, the filter finds that.
+    /// Keeps the longer of two prefixes. If they exclude each other, the filter outputs nothing when it is evaluated.
     fn add_prefix(&mut self, prefix: &[u8]) {
         if prefix.len() > self.narrowing.key_prefix.len() {
             self.narrowing.key_prefix = Bytes::copy_from_slice(prefix);

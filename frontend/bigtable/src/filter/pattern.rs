@@ -35,7 +35,7 @@ enum Matcher {
 }
 
 impl Pattern {
-    /// Compiles a pattern of RE2, which has at most so many bytes then.
+    /// Compiles a pattern of RE2 to at most `bytes_max` bytes.
     ///
     /// # Errors
     /// A text that says why the pattern is not valid.
@@ -131,7 +131,7 @@ impl<'a> Translator<'a> {
                     None => self.literal(byte),
                 },
                 b'.' | b'$' => self.construct(&char::from(byte).to_string()),
-                // A start at the start says nothing.
+                // Patterns match whole texts, so an anchor at the beginning is redundant.
                 b'^' if self.text.is_empty() && self.depth == 0 => {}
                 b'^' => self.construct("^"),
                 byte => self.literal(byte),
@@ -172,7 +172,7 @@ impl<'a> Translator<'a> {
         self.previous = Previous::Literal;
     }
 
-    /// Anything that is no literal, as the regex crate writes it.
+    /// Appends a construct that is not a literal, in the syntax of the regex crate.
     fn construct(&mut self, text: &str) {
         self.text.push_str(text);
         self.in_prefix = false;
@@ -265,7 +265,7 @@ impl<'a> Translator<'a> {
         self.previous = Previous::Nothing;
     }
 
-    /// Reads flags after `(?`: of a group, or of the rest of the one around them.
+    /// Reads flags after `(?`. They apply to a group of their own, or to the rest of the enclosing group.
     fn flags(&mut self) -> Result<(), String> {
         let invalid = || Err("invalid or unsupported Perl syntax".to_owned());
         let mut text = "(?".to_owned();

@@ -151,7 +151,7 @@ impl Run<'_> {
     }
 }
 
-/// Restores the order of cells; equal ones stay as they are.
+/// Restores the order of cells; cells with equal positions keep their relative order.
 fn sort(cells: &mut [Cell]) {
     // Runs that are sorted already are merged.
     cells.sort_by(|first, second| first.position().cmp(&second.position()));

@@ -45,7 +45,7 @@ const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
 /// The permit for actions on a table.
 ///
 /// # Errors
-/// When one of them is not allowed, or for some rows of the table only.
+/// When an action is not allowed, or is allowed for some rows of the table only.
 pub(super) fn permit(
     door: &Door,
     caller: Identity,
@@ -122,7 +122,7 @@ pub(super) async fn mutate(
     Ok(results.into_iter().map(|result| result.map_err(|error| status_of(&error))).collect())
 }
 
-/// Changes a row by what a filter leaves of it. Returns true if it leaves any cells.
+/// Changes a row depending on the output of a filter. Returns true if the filter outputs any cells of the row.
 pub(super) async fn check_and_mutate(
     door: &Door,
     caller: Identity,
@@ -245,7 +245,7 @@ impl Batches {
         Self { are_texts: are_texts(table), full: Vec::new(), last: Batch::default() }
     }
 
-    /// Adds a row; returns one that must be changed by itself.
+    /// Adds a row, or returns it if it must be changed by itself.
     fn add(&mut self, index: usize, row: RowMutation) -> Option<RowMutation> {
         let mut bytes = 0;
         for mutation in &row.mutations {

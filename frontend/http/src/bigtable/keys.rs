@@ -21,7 +21,7 @@ impl KeyRange {
     pub(super) fn of(span: &KeySpan, column_type: ColumnType) -> Option<Self> {
         let start = match span.start.is_empty() {
             true => None,
-            // No text is as large as a bound without a text after it.
+            // If no text is as large as the start, the span has no key.
             false => Some(bound(&span.start, column_type)?),
         };
         let end = span.end.as_ref().and_then(|end| bound(end, column_type));

@@ -4,8 +4,8 @@
 //!   spans ── up to 64 of them ──▶ SELECT .. WHERE key ranges AND cells ORDER BY key ── batches of cells ──▶ rows
 //! ```
 //!
-//! The queries run one after another, when the reader is there. Names in their text are those of the catalog, values
-//! are parameters.
+//! The queries run one after another, as the reader needs rows. Names in their text come from the catalog; values are
+//! parameters.
 
 use std::collections::VecDeque;
 use std::fmt::Write;

@@ -148,7 +148,7 @@ pub(super) async fn alter(
         FamilyChange::Create(_) | FamilyChange::Update(_) => None,
     });
     let dropped: Vec<String> = dropped.collect();
-    // Meta decides by the families that there are then: two requests at once do not undo each other.
+    // Meta applies the change to the current families, so concurrent requests do not undo each other.
     let change = Ddl::AlterTable {
         database: table.database.clone(),
         name: table.name.clone(),
@@ -235,7 +235,7 @@ pub(super) async fn samples(
         bytes = bytes.saturating_add(sizes.get(&route.partition).copied().unwrap_or_default());
     }
     samples.push(KeySample { key: Bytes::new(), bytes });
-    // Buckets of a hash have starts in their own orders.
+    // Each hash bucket covers the whole range of keys, so the starts are not in one order: only the end remains.
     if table.placement != Placement::Range {
         samples.drain(..samples.len() - 1);
     }
