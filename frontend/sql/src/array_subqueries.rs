@@ -7,7 +7,8 @@
 //!   ARRAY(SELECT DISTINCT v FROM t ORDER BY v) .. array_agg(v ORDER BY v) FROM (..) AS r (v)
 //! ```
 //!
-//! Without rows the array is empty, not NULL. The order of a subquery is lost in the aggregate, so that it is given to it.
+//! Without rows the array is empty, not NULL. An aggregate ignores the order of its subquery, so it gets that order
+//! itself.
 
 use std::ops::ControlFlow;
 
@@ -135,7 +136,8 @@ fn column_of(body: &SetExpr) -> Option<OnlyColumn> {
     }
 }
 
-/// True if the rows of a query can be numbered: those that remain of others are ordered by their column only.
+/// True if the rows of a query can be numbered. Grouped queries, DISTINCT ones and set operations cannot: they are
+/// ordered by their column only.
 fn is_numbered(body: &SetExpr) -> bool {
     let SetExpr::Select(select) = body else { return false };
     let is_grouped = match &select.group_by {

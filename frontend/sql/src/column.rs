@@ -27,7 +27,7 @@ use super::types::Declared;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
 
-/// Functions whose result changes between calls; a stored column may not be computed by them.
+/// Functions whose result changes between calls; a stored column must not be computed by them.
 const VOLATILE: &[&str] = &[
     "now",
     "current_timestamp",

@@ -1,7 +1,7 @@
 //! The times and keys of tables whose rows a query aligns (`RANGE .. ALIGN ..`).
 //!
-//! A stored table says them by its time index and its primary key. Of a subquery or a view the time is the only column
-//! that is a timestamp, and its keys the query must list.
+//! For a stored table they are its time index and its primary key. For a subquery or a view, the time is its only
+//! timestamp column, and the query must list the keys.
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
@@ -13,7 +13,7 @@ use partita_sql::aligned::{Source, TimeAndKeys};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 use crate::table::PartitionedTable;
 
-/// The time and the keys of an aligned table; `None` if it is no table by its name.
+/// The time and the keys of an aligned table; `None` if the source is not a table or view of the catalog.
 pub(super) async fn of_named(
     state: &SessionState,
     source: &Source,
@@ -42,7 +42,7 @@ fn of_table(schema: &TableSchema) -> Result<TimeAndKeys, SqlError> {
     Ok(TimeAndKeys { time, keys })
 }
 
-/// The time of rows that are no stored table's.
+/// The time column of a subquery or a view.
 pub(super) fn of_rows(schema: &SchemaRef, source: &Source) -> Result<TimeAndKeys, SqlError> {
     if source.needs_keys {
         let message = format!("ALIGN needs BY: {} has no primary key", source.relation);

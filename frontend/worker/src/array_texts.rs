@@ -109,7 +109,7 @@ fn text_item() -> FieldRef {
 /// The arrays of texts, with elements of the item's type.
 ///
 /// # Errors
-/// When a text is not one of an array, or one of its elements is not of the type.
+/// When a text does not parse as an array, or an element does not parse as the type.
 pub fn lists_of(texts: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8View)?;
     let texts = texts.as_string_view();
