@@ -523,7 +523,7 @@ impl Frontend {
             }
             Ddl::CreateTable { table, .. } => {
                 let catalog = self.catalog();
-                // A copy belongs to the owner of its source, whoever makes it.
+                // A copy belongs to the owner of its source, not to the role that creates it.
                 let source = table.copy_of.and_then(|source| catalog.table_by_id(source));
                 table.owner = source.map_or(permit.role(), |source| source.owner);
             }

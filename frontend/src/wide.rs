@@ -175,7 +175,7 @@ impl Frontend {
         let deadline = Instant::now() + CONTENDED_MAX;
         let mut was_refused = false;
         loop {
-            // Whoever was refused takes turns with others who were.
+            // Statements that were refused take turns.
             let _turn = match was_refused {
                 true => Some(self.turns().take(row_key).await),
                 false => None,

@@ -7,8 +7,8 @@
 //!                           └── check:   needs of a statement ─▶ Permit
 //! ```
 //!
-//! A materialized copy has the rows of its source, so the rights on the source decide who may read either; whoever sees
-//! the source sees its copies.
+//! A materialized copy has the rows of its source, so the rights on the source decide who may read either, and an
+//! identity that sees the source sees its copies.
 //!
 //! Visible catalogs are shared by all viewers of an identity and forgotten with the catalog that they were made from.
 //! That of a superuser is the catalog itself. Those that viewers have looked at stay, as many as there are viewers; of

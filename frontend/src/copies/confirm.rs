@@ -1,7 +1,7 @@
 //! Confirmation of the states of copies by meta.
 //!
-//! One question is on its way at a time. Whoever asks meanwhile shares the next one, which is sent after all of them
-//! asked: so its answer is not older than their statements.
+//! One request is in flight at a time. Statements that ask meanwhile share the next request, which is sent after all of
+//! them asked, so its answer is not older than they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -15,8 +15,8 @@
 //! - a closed partition stores nothing, and says so: the write fails with an error that asks to repeat it;
 //! - as many keys are in the copy as rows were filled: no two rows have one key, and no key has a NULL.
 //!
-//! Only the frontend of the statement does this. When it has gone, any frontend opens the table and drops the copy
-//! (`sweep.rs`).
+//! Only the frontend of the statement does this. If that frontend ends, any other one opens the table and drops the
+//! copy (`sweep.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1
 const REPLACE_AFTER: Duration = Duration::from_secs(10);
 /// Maximum time after which a lost copy is replaced.
 const REPLACE_AFTER_MAX: Duration = Duration::from_secs(600);
-/// Time without a sign of life after which a filler has gone.
+/// Time without a sign of life after which a filler counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Time after which a frontend goes on with a switch that another one may have begun. (Unit tests do not wait.)
 const SWITCH_AFTER: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_500 });
@@ -49,15 +49,15 @@ enum Action {
     Fill,
     /// Ships what is left of its source's changes.
     Drain,
-    /// Has the copy take the place of its source.
+    /// Replaces the source by the copy.
     Switch,
     /// Opens the partitions of its source again, after a switch that was given up.
     Reopen,
     /// Drops the former partitions of a table that was switched.
     Discard,
-    /// Gives up the first key of a table, because its statement has gone.
+    /// Gives up the first key of a table, because its statement has ended.
     Cancel,
-    /// Has a new table take its place, with the sign of life of a filler that has gone.
+    /// Replaces the copy by a new table. The value is the last sign of life of a dead filler.
     Replace(Option<u64>),
 }
 

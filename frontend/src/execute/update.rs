@@ -96,7 +96,7 @@ impl Session {
         let mut rows_max = usize::MAX;
         let mut deadline = Instant::now() + CONTENDED_MAX;
         loop {
-            // Whoever was refused takes turns with others who were.
+            // Statements that were refused take turns.
             let turns = self.frontend().turns();
             let _turn = match pending.as_ref().and_then(Pending::first) {
                 Some(key) => Some(turns.take(key).await),

@@ -111,7 +111,7 @@ impl PermissionBody {
         };
         match (resource.kind.as_str(), self.action) {
             ("buckets", _) => {}
-            // Whoever has a token of an organisation may see it.
+            // Every token of an organisation may see the organisation.
             ("orgs", Direction::Read) => return Ok(None),
             (kind, _) => {
                 let message = format!("permissions on \"{kind}\" are not supported; name buckets");
@@ -299,7 +299,7 @@ fn token_of(client: &Client<'_>, text: &str) -> Result<Arc<Token>, Failure> {
 }
 
 pub(super) async fn create(client: &Client<'_>, headers: &HeaderMap, body: Body) -> Answer {
-    // Whoever may create no token at all need not send one.
+    // Clients that may not create any token are refused before the body is read.
     let current = client.role()?;
     let _permit = client.permit(&[Need::new(Action::ManageToken, role_object(&current))])?;
     let body: NewAuthorization = object(client.door, headers, body).await?;
