@@ -66,7 +66,7 @@ pub(crate) fn plain(
 
 /// Decides whether a part of an entry takes effect, and remembers it; with its result.
 fn accept(requests: &mut Requests, part: &WritePart, index: u64) -> (bool, PartResult) {
-    // Rows of a source count by their position, whoever sends them.
+    // Rows of a source are identified by their position, not by their sender.
     if let Some(ship) = &part.ship {
         return match requests.ship(ship) {
             Shipping::Take => (true, Ok(Some(index))),

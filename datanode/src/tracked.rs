@@ -12,7 +12,7 @@
 //! cost a refusal, and never let a write pass.
 //!
 //! A partition tracks keys from the first scan for an update on, until many rows have been written without a condition,
-//! or its range or schema changes: whoever only inserts pays nothing.
+//! or its range or schema changes: tables that only get inserts have no cost.
 //!
 //! A statement that writes many rows would push its own scan out of the window. Its writes are kept as one index for
 //! the statement, which refuses all conditions of others that were read before it.

@@ -183,9 +183,9 @@ impl Manifest {
         self.recorded.next_id = self.recorded.next_id.max(id);
     }
 
-    /// Makes an edit durable; the objects in `prerequisites`, which may not be durable yet, become durable before it
-    /// ([`After`]). When this fails with [`EngineError::DiskFull`] nothing was changed; after any other failure it is
-    /// unknown whether the edit took effect.
+    /// Makes an edit durable; the objects in `prerequisites`, some of which are perhaps not durable yet, become durable
+    /// before it ([`After`]). When this fails with [`EngineError::DiskFull`] nothing was changed; after any other
+    /// failure it is unknown whether the edit took effect.
     pub(crate) async fn record(&mut self, edit: Edit, prerequisites: Vec<Path>) -> Result<()> {
         let path = object_path(&self.directory, self.last + 1, false);
         write(&self.store, &path, &edit, self.recorded.next_id, prerequisites).await?;

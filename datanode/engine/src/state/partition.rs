@@ -444,8 +444,8 @@ impl Partition {
         recorded
     }
 
-    /// Makes an edit durable; the objects in `prerequisites`, which may not be durable yet, become durable before it
-    /// ([`crate::After`]). If that fails for another reason than lack of space, the partition stops.
+    /// Makes an edit durable; the objects in `prerequisites`, some of which are perhaps not durable yet, become durable
+    /// before it ([`crate::After`]). If that fails for another reason than lack of space, the partition stops.
     pub(crate) async fn record_after(
         &self,
         manifest: &mut Manifest,
