@@ -10,9 +10,9 @@
 //! start reads all of the store at once (`opening.rs`).
 //!
 //! Invariants:
-//! - the machine decides no entry that concerns roles or tokens before these are loaded: whoever reads them waits;
-//! - if they cannot be loaded, the machine fails first and releases who waits afterwards: nothing that was decided
-//!   without them is recorded.
+//! - the machine decides no entry that concerns roles or tokens before these are loaded: readers wait for them;
+//! - if they cannot be loaded, the machine fails before it releases the readers: nothing that was decided without them
+//!   is recorded.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

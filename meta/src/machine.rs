@@ -100,7 +100,7 @@ impl CatalogMachine {
     }
 
     /// Opens the machine without roles and tokens. The caller delivers them, from the copy of the store's position or
-    /// from the store; until then, whoever needs them waits.
+    /// from the store; until then, requests that need them wait.
     ///
     /// # Errors
     /// As [`CatalogMachine::open_copied`]; [`MetaError::Corrupted`] if nothing is applied yet.

@@ -225,9 +225,9 @@ impl Mark {
     ///
     /// Any member may lead. A replica answers nothing in the new group before it has this state on disk, so the group is as
     /// if all members had voted for this leader in this term, and then had taken its first entry and stopped: a state that
-    /// elections and restarts lead to. All derive it from the same entry, and it is written once, so nobody else leads in
-    /// this term; whoever stands for election begins from it and takes a higher one. A replica that is made empty instead
-    /// has no members, so it does not stand, and votes for logs that contain this entry only.
+    /// elections and restarts lead to. All derive it from the same entry, and it is written once, so no other replica
+    /// leads in this term; a candidate starts from this state and takes a higher term. A replica that is made empty
+    /// instead has no members, so it does not stand, and votes for logs that contain this entry only.
     #[must_use]
     pub fn child(
         &self,

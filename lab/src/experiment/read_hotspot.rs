@@ -6,9 +6,9 @@
 //!        reads, CPU of each datanode            reads, CPU of each datanode
 //! ```
 //!
-//! Several datanodes on one small machine share its cores, so that their throughput together is that of the machine,
-//! whoever serves. So it is counted by CPU: on nodes of their own, the busiest datanode is the one that would be full
-//! first, and throughput is what all of them serve for each second of its CPU.
+//! Several datanodes on one small machine share its cores, so their total throughput is the machine's, no matter which
+//! of them serve. Throughput is therefore related to CPU: on separate machines the busiest datanode would be saturated
+//! first, so throughput is the reads that all datanodes serve per second of its CPU.
 //!
 //! Invariants: all rounds have the same table, clients and seed; only who is read differs, by a setting of the clients'
 //! sessions.
