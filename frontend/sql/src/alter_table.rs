@@ -418,10 +418,7 @@ impl AlterTable {
                 }
                 AlterChange::DropColumn { name, if_exists } => {
                     if *if_exists && table.schema.column(name).is_none() {
-                        notices.push(Notice::notice(format!(
-                            "column \"{name}\" of relation \"{}\" does not exist, skipping",
-                            table.name
-                        )));
+                        notices.push(missing_column(table, name));
                         continue;
                     }
                     known_column(table, name)?;
@@ -503,6 +500,12 @@ impl AlterTable {
         }
         Ok((changes, notices))
     }
+}
+
+/// The notice that `DROP COLUMN IF EXISTS` has no column to drop.
+fn missing_column(table: &Table, name: &str) -> Notice {
+    let table = &table.name;
+    Notice::notice(format!("column \"{name}\" of relation \"{table}\" does not exist, skipping"))
 }
 
 /// Adds a column to the changes; consecutive additions that treat existing columns alike become one change.

@@ -170,7 +170,7 @@ mod tests {
             families[1..].iter().map(|f| f.name.as_str()).collect::<Vec<_>>(),
             ["a.b", "c-d"]
         );
-        let both = GcRule::Intersection(vec![versions.clone(), age.clone()]);
+        let both = GcRule::Intersection(vec![versions, age]);
         let nested = GcRule::Union(vec![both, GcRule::MaxVersions(9)]);
         let rule = |text: &str| read(text).pop().and_then(|family| family.gc);
         assert_eq!(

@@ -20,7 +20,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query,
     SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, Value, Visit,
-    VisitMut, Visitor, VisitorMut,
+    VisitMut, Visitor, VisitorMut, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 

@@ -73,7 +73,7 @@ fn a_wide_table_has_five_columns_and_keeps_its_rows_together() {
     );
     assert_eq!(
         refused(&|schema| {
-            schema.options.partitioning.hotspot_remedy = crate::schema::HotspotRemedy::Auto;
+            schema.options.partitioning.hotspot_remedy = HotspotRemedy::Auto;
         }),
         "'hotspot_remedy' of a wide table cannot be 'auto': its rows are placed by their keys"
     );
