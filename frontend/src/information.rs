@@ -436,7 +436,9 @@ fn number_digits(column_type: ColumnType) -> (Option<i64>, Option<i64>, Option<i
         | ColumnType::Date
         | ColumnType::Uuid
         | ColumnType::Time
-        | ColumnType::Timestamp(..) => (None, None, None),
+        | ColumnType::Timestamp(..)
+        | ColumnType::Interval
+        | ColumnType::Array(_) => (None, None, None),
     }
 }
 

@@ -19,18 +19,18 @@ pub(super) fn check_temporary(statement: &Statement, needs: &[Need]) -> Result<(
         Statement::Explain(explain) => explain.statement.as_ref(),
         statement => statement,
     };
-    let takes_temporary = match statement {
+    let takes_temporary = matches!(
+        statement,
         Statement::Insert(_)
-        | Statement::Delete(_)
-        | Statement::Update(_)
-        | Statement::CreateTable(_)
-        | Statement::CopyFrom(_)
-        | Statement::DropTable(_)
-        | Statement::Truncate(_)
-        | Statement::Lock(_)
-        | Statement::Vacuum(_) => true,
-        _ => false,
-    };
+            | Statement::Delete(_)
+            | Statement::Update(_)
+            | Statement::CreateTable(_)
+            | Statement::CopyFrom(_)
+            | Statement::DropTable(_)
+            | Statement::Truncate(_)
+            | Statement::Lock(_)
+            | Statement::Vacuum(_)
+    );
     let temporary = needs.iter().find_map(|need| match &need.object {
         Object::Table { table, .. } => is_temporary(table.id).then_some(table),
         _ => None,
