@@ -12,15 +12,15 @@
 //! [`Capture::Close`]: partita_proto::materialized::Capture::Close
 
 use partita_proto::error::Error;
-use partita_proto::id::TableId;
+use partita_proto::id::{PartitionId, TableId};
 use partita_proto::service::{RequestId, WriteReply};
 
 use crate::requests::{Known, Requests};
 
-/// Answer to a write; `None` if the partition is open.
+/// Answer to a write; `None` if the partition is open. Nothing else answers [`Error::NeverTaken`].
 pub(crate) fn answer(
     requests: &Requests,
-    table: TableId,
+    partition: PartitionId,
     id: RequestId,
     earlier: &[RequestId],
 ) -> Option<Result<WriteReply, Error>> {
@@ -29,11 +29,16 @@ pub(crate) fn answer(
     }
     Some(match requests.known(id, earlier) {
         Known::Taken(first) => Ok(taken(requests, first)),
-        Known::New => Err(Error::StaleSchema { table }),
-        Known::Perhaps => Err(Error::Timeout(
-            "the write was repeated too late to determine whether it had taken effect".to_owned(),
-        )),
+        Known::New => Err(Error::NeverTaken { partition }),
+        Known::Perhaps => Err(too_late()),
     })
+}
+
+/// Error of a write that is older than what the partition remembers.
+pub(crate) fn too_late() -> Error {
+    Error::Timeout(
+        "the write was repeated too late to determine whether it had taken effect".to_owned(),
+    )
 }
 
 /// Reply to a write that was taken at an index, perhaps of the log of a neighbour that this partition absorbed.
@@ -57,7 +62,7 @@ mod tests {
     use super::*;
     use crate::capture::{TAIL_BYTES_MAX, Tail};
 
-    const TABLE: TableId = TableId(3);
+    const PARTITION: PartitionId = PartitionId(3);
     const COPY: TableId = TableId(5);
 
     fn id(sequence: u64) -> RequestId {
@@ -82,16 +87,16 @@ mod tests {
     #[test]
     fn a_closed_partition_tells_what_it_took_and_takes_nothing() {
         let (open, _) = partition(&[Capture::Sync]);
-        assert_eq!(answer(&open, TABLE, id(1), &[]), None);
+        assert_eq!(answer(&open, PARTITION, id(1), &[]), None);
         let (closed, _) = partition(&[Capture::Sync, Capture::Close]);
         let owed = Some(Ok(WriteReply { index: 4, owed: vec![COPY] }));
-        assert_eq!(answer(&closed, TABLE, id(1), &[]), owed);
-        assert_eq!(answer(&closed, TABLE, id(8), &[id(1)]), owed, "sent before, with others");
-        let refused = Some(Err(Error::StaleSchema { table: TABLE }));
-        assert_eq!(answer(&closed, TABLE, id(2), &[]), refused);
+        assert_eq!(answer(&closed, PARTITION, id(1), &[]), owed);
+        assert_eq!(answer(&closed, PARTITION, id(8), &[id(1)]), owed, "sent before, with others");
+        let refused = Some(Err(Error::NeverTaken { partition: PARTITION }));
+        assert_eq!(answer(&closed, PARTITION, id(2), &[]), refused);
         let (shipped, _) = partition(&[Capture::Sync, Capture::Close, Capture::Shipped(6)]);
         let settled = Some(Ok(WriteReply { index: 4, owed: vec![] }));
-        assert_eq!(answer(&shipped, TABLE, id(1), &[]), settled);
+        assert_eq!(answer(&shipped, PARTITION, id(1), &[]), settled);
     }
 
     #[test]
@@ -99,13 +104,13 @@ mod tests {
         let (mut closed, _) = partition(&[Capture::Sync, Capture::Close]);
         closed.insert(id(3), 900);
         let owed = Some(Ok(WriteReply { index: 4, owed: vec![COPY] }));
-        assert_eq!(answer(&closed, TABLE, id(3), &[]), owed);
+        assert_eq!(answer(&closed, PARTITION, id(3), &[]), owed);
     }
 
     #[test]
     fn a_partition_is_open_again_when_it_is_reopened_and_closed_after_a_restart() {
         let (reopened, _) = partition(&[Capture::Sync, Capture::Close, Capture::Reopen]);
-        assert_eq!(answer(&reopened, TABLE, id(2), &[]), None);
+        assert_eq!(answer(&reopened, PARTITION, id(2), &[]), None);
         assert!(reopened.captures().is_empty());
         // The end of the capture may come late.
         let (closed, _) = partition(&[Capture::Sync, Capture::Close, Capture::End]);

@@ -111,7 +111,6 @@ impl Replica {
         let (writes, queue) = mpsc::channel(QUEUE_MAX);
         let writer = Writer {
             partition: partition.config().partition,
-            table: partition.config().table,
             group: Arc::clone(&group),
             requests: Arc::clone(&machine.requests),
             load: Arc::clone(&load),
@@ -279,8 +278,8 @@ impl Replica {
 
     /// Answer to a write while the partition is closed; `None` if it is open.
     fn closed_answer(&self, request: &WriteRequest) -> Option<Result<WriteReply, Error>> {
-        let table = self.partition.config().table;
-        closed::answer(&self.machine.requests.lock(), table, request.id, &request.earlier)
+        let partition = self.id();
+        closed::answer(&self.machine.requests.lock(), partition, request.id, &request.earlier)
     }
 
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {

@@ -67,7 +67,6 @@ pub(crate) struct Waiting {
 /// Takes writes from a queue and proposes them, until the queue closes or `stop` is cancelled.
 pub(crate) struct Writer {
     pub(crate) partition: PartitionId,
-    pub(crate) table: TableId,
     pub(crate) group: Arc<Group>,
     /// The machine's requests, which tell the copies for which writes wait.
     pub(crate) requests: Arc<Mutex<Requests>>,
@@ -109,8 +108,7 @@ impl Writer {
                         bytes_in_flight += bytes;
                         let (group, load) = (Arc::clone(&self.group), Arc::clone(&self.load));
                         let requests = Arc::clone(&self.requests);
-                        let target = (self.partition, self.table);
-                        let proposed = propose(target, group, requests, load, writes);
+                        let proposed = propose(self.partition, group, requests, load, writes);
                         in_flight.push(async move {
                             proposed.await;
                             bytes
@@ -225,7 +223,7 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
 }
 
 async fn propose(
-    (partition, table): (PartitionId, TableId),
+    partition: PartitionId,
     group: Arc<Group>,
     requests: Arc<Mutex<Requests>>,
     load: Arc<Load>,
@@ -258,7 +256,7 @@ async fn propose(
             Ok((entry, parts)) => result(partition, parts.get(position).copied(), *entry, &owing),
             // The entry may have been refused only because the partition was closed meanwhile.
             Err(error) => is_applied
-                .then(|| closed::answer(&requests.lock(), table, write.id, &write.earlier))
+                .then(|| closed::answer(&requests.lock(), partition, write.id, &write.earlier))
                 .flatten()
                 .unwrap_or_else(|| Err(error.clone())),
         };
@@ -279,12 +277,7 @@ fn result(
 ) -> Result<WriteReply, Error> {
     let first = match part {
         Some(Ok(Some(first))) => first,
-        Some(Ok(None)) => {
-            return Err(Error::Timeout(
-                "the write was repeated too late to determine whether it had taken effect"
-                    .to_owned(),
-            ));
-        }
+        Some(Ok(None)) => return Err(closed::too_late()),
         Some(Err(Refusal::Ahead(stored))) => return Err(Error::ShipAhead { stored }),
         Some(Err(Refusal::Changed)) => return Err(Error::Changed { partition }),
         None => return Err(Error::Internal("a write has no reply".to_owned())),

@@ -93,6 +93,8 @@ pub struct Fake {
     pub write_errors: Mutex<VecDeque<Error>>,
     /// Errors of the next writes, after they took effect.
     pub late_write_errors: Mutex<VecDeque<Error>>,
+    /// Partitions whose answers to writes are lost, after these took effect.
+    pub unanswered: Mutex<BTreeSet<PartitionId>>,
     /// Errors of the next scans.
     pub scan_errors: Mutex<VecDeque<Error>>,
     /// Replicas that each scan was for, in order of arrival.
@@ -164,6 +166,7 @@ impl Fake {
             writes: Arc::default(),
             write_errors: Mutex::new(VecDeque::new()),
             late_write_errors: Mutex::new(VecDeque::new()),
+            unanswered: Mutex::default(),
             scan_errors: Mutex::new(VecDeque::new()),
             read_from: Mutex::default(),
             read_millicores: AtomicU64::new(0),
@@ -529,13 +532,16 @@ impl Fake {
         let is_known = partition.seen.contains_key(&request.id)
             || request.earlier.iter().any(|id| partition.seen.contains_key(id));
         if partition.captures.is_closed() && !is_known {
-            return Err(Error::StaleSchema { table: partition.table.id });
+            return Err(Error::NeverTaken { partition: request.partition });
         }
         partition.check_epoch(request.partition, request.epoch)?;
         let reply = match &request.ship {
             Some(ship) => partition.take(ship, request.kind, &request.rows)?,
             None => partition.write(&request)?,
         };
+        if self.unanswered.lock().contains(&request.partition) {
+            return Err(Error::Unavailable("the answer is lost".to_owned()));
+        }
         match self.late_write_errors.lock().pop_front() {
             Some(error) => Err(error),
             None => Ok(reply),

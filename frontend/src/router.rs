@@ -12,7 +12,9 @@
 //!   earlier id: both halves of a split remember the requests of the whole, and after a merge the requests of one half
 //!   are not taken for those of the other;
 //! - a part that may have taken effect in a partition that its table has no longer, because it was re-keyed, is sent
-//!   elsewhere only after that partition has said that it did not;
+//!   elsewhere only after that partition has said that it never took it ([`Error::NeverTaken`]): no other answer is about
+//!   earlier attempts;
+//! - an error of a write of which some rows may have taken effect says so;
 //! - the bytes in flight are bounded, and further writes wait; so is the time for which a write is retried.
 //!
 //! Rows that were read to be changed carry the condition that follows from their [`Reads`]. A part that a node refuses by
@@ -47,7 +49,7 @@ use datafusion::execution::SessionState;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use partita_proto::Error;
-use partita_proto::catalog::Table;
+use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::key::{Keys, PLACEMENT_COLUMN};
 use partita_proto::materialized::Ship;
@@ -65,7 +67,7 @@ use crate::leaders::is_absent;
 use crate::load::{Loads, overload};
 use crate::reads::Reads;
 use crate::stalls::Stalls;
-use crate::view::ClusterView;
+use crate::view::{ClusterView, newest_in};
 use together::{SMALL_BYTES, Together};
 use whole::whole_rows;
 
@@ -85,6 +87,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Time for which a partition that a node does not have yet is asked for at the first pace: after a split its replicas
 /// begin within milliseconds.
 const BEGINS_WITHIN: Duration = Duration::from_millis(200);
+/// Hint of a write that had no effect.
+const NO_EFFECT: &str = "retry the write";
+/// Hint of a write that failed without a final answer of each partition.
+const UNKNOWN_OUTCOME: &str = "the write may or may not have taken effect";
 /// Maximum hints to another leader that a part follows before it pauses.
 const HOPS_MAX: u32 = 3;
 
@@ -542,15 +548,15 @@ impl Router {
                     rerouted = true;
                     self.view.metrics().write_retries.add(1);
                     self.view.newer_catalog(version, deadline).await;
-                    // A closed partition tells for certain that it did not take the part.
-                    let is_certain = matches!(cause, Error::StaleSchema { .. });
+                    // One catalog, or the table could be re-keyed between the decision and the cut.
+                    let catalog = self.view.catalog();
                     if Instant::now() >= deadline {
                         (partition, self.timed_out(&part, cause), false)
-                    } else if !is_certain && self.is_unsettled(&part) {
+                    } else if is_unsettled(&catalog, &part) {
                         parts.push(part);
                         continue;
                     } else {
-                        match self.cut_again(state, part) {
+                        match self.cut_again(state, &catalog, part) {
                             Ok(newer_parts) => {
                                 parts.extend(newer_parts);
                                 continue;
@@ -561,6 +567,7 @@ impl Router {
                 }
                 Err(error) => (partition, error, false),
             };
+            let error = if perhaps { of_unknown_outcome(error) } else { error };
             return Err(Failed { partition, error, perhaps, is_ahead, debts });
         }
         Ok(debts)
@@ -574,24 +581,14 @@ impl Router {
         metrics.write_stall_us.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// True if a part may have taken effect in a partition that its table has no longer, because it was re-keyed.
-    fn is_unsettled(&self, part: &Part) -> bool {
-        let is_rekeyed = |newest: &Table| {
-            let is_elsewhere = newest.partitions.route(part.route.partition).is_none();
-            // After two re-keyings, the layout may be the same again.
-            let is_other =
-                || !newest.has_layout_of(&part.table) || self.view.catalog().was_rekeyed(newest.id);
-            is_elsewhere && is_other()
-        };
-        part.uncertain.load(Ordering::Relaxed)
-            && self.view.newest(&part.table).is_some_and(|newest| is_rekeyed(&newest))
-    }
-
-    /// Cuts a part by the newest routes, and completes it for the newest schema.
-    fn cut_again(&self, state: &Arc<SessionState>, part: Part) -> Result<Vec<Part>, SqlError> {
-        let table = self
-            .view
-            .newest(&part.table)
+    /// Cuts a part by the routes of a catalog, and completes it for the schema there.
+    fn cut_again(
+        &self,
+        state: &Arc<SessionState>,
+        catalog: &Catalog,
+        part: Part,
+    ) -> Result<Vec<Part>, SqlError> {
+        let table = newest_in(catalog, &part.table)
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
         let (newest, former) = (&table.schema, &part.table.schema);
@@ -662,16 +659,22 @@ impl Router {
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
                     return Ok(Attempt::Stale(error));
                 }
+                Err(error @ Error::NeverTaken { .. }) => {
+                    // This settles earlier attempts, too.
+                    part.uncertain.store(false, Ordering::Relaxed);
+                    return Ok(Attempt::Stale(error));
+                }
                 Err(error) => error,
             };
             let absent = is_absent(&error);
             // The partition was merged, or its table dropped.
-            if absent && self.view.has_changed(&part.table, &part.route) && !self.is_unsettled(part)
+            if absent
+                && self.view.has_changed(&part.table, &part.route)
+                && !is_unsettled(&self.view.catalog(), part)
             {
                 return Ok(Attempt::Stale(error));
             }
-            // Without an answer, the write may have taken effect.
-            if matches!(error, Error::Timeout(_) | Error::Unavailable(_)) {
+            if error.leaves_write_unknown() {
                 part.uncertain.store(true, Ordering::Relaxed);
             }
             // A full disk is not retried: it will not be emptied before the deadline.
@@ -769,13 +772,31 @@ impl Router {
     fn too_late(&self, table: &Table, route: &Route, uncertain: bool, last: Error) -> SqlError {
         let error = SqlError::from(self.view.explained(table, route, last));
         let message = format!("the write did not succeed in time: {}", error.message);
-        let hint = if uncertain {
-            "the write may or may not have taken effect"
-        } else {
-            "retry the write"
-        };
+        let hint = if uncertain { UNKNOWN_OUTCOME } else { NO_EFFECT };
         named(table, route, SqlError { message, retryable: true, ..error }.with_hint(hint))
     }
+}
+
+/// True if a part may have taken effect in a partition that its table has no longer in a catalog, because it was re-keyed.
+fn is_unsettled(catalog: &Catalog, part: &Part) -> bool {
+    let is_rekeyed = |newest: &Table| {
+        let is_elsewhere = newest.partitions.route(part.route.partition).is_none();
+        // After two re-keyings, the layout may be the same again.
+        let is_other = || !newest.has_layout_of(&part.table) || catalog.was_rekeyed(newest.id);
+        is_elsewhere && is_other()
+    };
+    part.uncertain.load(Ordering::Relaxed)
+        && newest_in(catalog, &part.table).is_some_and(|newest| is_rekeyed(&newest))
+}
+
+/// Adds to the error of a write that some of its rows may have taken effect.
+fn of_unknown_outcome(error: SqlError) -> SqlError {
+    let hint = match error.hint.as_deref() {
+        None | Some(NO_EFFECT) => UNKNOWN_OUTCOME.to_owned(),
+        Some(hint) if hint.contains(UNKNOWN_OUTCOME) => hint.to_owned(),
+        Some(hint) => format!("{}; {UNKNOWN_OUTCOME}", hint.trim_end_matches('.')),
+    };
+    error.with_hint(hint)
 }
 
 /// Consecutive rows of a batch, so many at a time.

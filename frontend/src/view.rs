@@ -138,10 +138,7 @@ impl ClusterView {
 
     /// Newest version of a table; `None` if it was dropped.
     pub(crate) fn newest(&self, table: &Table) -> Option<Arc<Table>> {
-        let catalog = self.catalog.borrow();
-        let of_name = catalog.table(&table.database, &table.name);
-        let same = of_name.filter(|newest| newest.id == table.id);
-        same.or_else(|| catalog.table_by_id(table.id)).map(Arc::clone)
+        newest_in(&self.catalog.borrow(), table)
     }
 
     /// Returns true if a partition has another epoch than a route, or no longer exists.
@@ -187,4 +184,11 @@ impl ClusterView {
         // The caller looks at the catalog in any case, so a timeout does not matter.
         let _waited = tokio::time::timeout_at(wait_end, newer).await.is_ok();
     }
+}
+
+/// Version of a table in a catalog; `None` if it was dropped.
+pub(crate) fn newest_in(catalog: &Catalog, table: &Table) -> Option<Arc<Table>> {
+    let of_name = catalog.table(&table.database, &table.name);
+    let same = of_name.filter(|newest| newest.id == table.id);
+    same.or_else(|| catalog.table_by_id(table.id)).map(Arc::clone)
 }

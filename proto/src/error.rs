@@ -54,6 +54,12 @@ pub enum Error {
         /// Table of the request.
         table: TableId,
     },
+    /// The partition is closed, never took the write, and never will: cut its rows by the newest catalog.
+    #[error("partition {partition} is closed and never took the write")]
+    NeverTaken {
+        /// Partition of the request.
+        partition: PartitionId,
+    },
     /// This replica does not lead its group.
     #[error("this replica of partition {partition} is not the leader")]
     NotLeader {
@@ -144,12 +150,45 @@ impl Error {
             self,
             Self::StaleRoute { .. }
                 | Self::StaleSchema { .. }
+                | Self::NeverTaken { .. }
                 | Self::NotLeader { .. }
                 | Self::Overloaded(_)
                 | Self::DiskFull(_)
                 | Self::Unavailable(_)
                 | Self::Timeout(_)
         )
+    }
+
+    /// True if an attempt to write that ended with this error may have taken effect, now or later. All others were refused
+    /// before the log, or by the entry itself. Only [`Self::NeverTaken`] says something about earlier attempts, too.
+    #[must_use]
+    pub fn leaves_write_unknown(&self) -> bool {
+        match self {
+            Self::Unavailable(_)
+            | Self::Timeout(_)
+            | Self::Cancelled
+            | Self::Storage(_)
+            | Self::Corrupted(_)
+            | Self::Internal(_) => true,
+            Self::InvalidInput(_)
+            | Self::NotFound { .. }
+            | Self::AlreadyExists { .. }
+            | Self::NotAllowed(_)
+            | Self::Unauthenticated(_)
+            | Self::Unsupported(_)
+            | Self::StaleRoute { .. }
+            | Self::StaleSchema { .. }
+            | Self::NeverTaken { .. }
+            | Self::NotLeader { .. }
+            | Self::Overloaded(_)
+            | Self::LimitReached { .. }
+            | Self::Dependents { .. }
+            | Self::Gap { .. }
+            | Self::ShipAhead { .. }
+            | Self::Changed { .. }
+            | Self::DiskFull(_)
+            | Self::Query { .. } => false,
+        }
     }
 
     /// The SQLSTATE reported to PostgreSQL clients.
@@ -174,6 +213,7 @@ impl Error {
             Self::Unsupported(_) => "0A000",
             Self::StaleRoute { .. }
             | Self::StaleSchema { .. }
+            | Self::NeverTaken { .. }
             | Self::NotLeader { .. }
             | Self::Changed { .. } => "40001",
             Self::Overloaded(_) => "53400",

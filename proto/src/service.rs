@@ -355,7 +355,8 @@ pub trait DataService: Send + Sync {
     /// Writes rows; returns when a quorum has them on disk and the leader has applied them.
     ///
     /// # Errors
-    /// [`Error::Changed`] when a condition does not hold; the rows have no effect then.
+    /// [`Error::Changed`] when a condition does not hold; the rows have no effect then. [`Error::NeverTaken`] of a closed
+    /// partition that neither took the write before nor will; no other error says that of earlier attempts.
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error>;
 
     /// Reads rows, linearizably: every write acknowledged before the call is seen, or every one that

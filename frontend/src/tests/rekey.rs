@@ -264,6 +264,32 @@ async fn a_write_whose_answer_is_lost_takes_effect_once_whatever_key_the_table_h
     assert_eq!(db.one("SELECT count(*) FROM events").await, "79");
 }
 
+/// Only the closed partition says of earlier attempts that they had no effect.
+#[tokio::test]
+async fn a_refusal_by_the_schema_does_not_settle_a_write_whose_answer_was_lost() {
+    let world = World::new(&format!("{EVENTS} WITH ('append_mode' = 'true')")).await;
+    let db = &world.db;
+    let former = world.table().partitions.routes()[0].partition;
+    db.fake.unanswered.lock().insert(former);
+    let session = db.frontend.session(SessionOptions::default());
+    let rekeying = async {
+        db.tag(BY_WEEK).await;
+        world.until(CopyState::Retired).await;
+        let refusal = Error::StaleSchema { table: world.table().id };
+        db.fake.write_errors.lock().push_back(refusal);
+        while !db.fake.write_errors.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        db.fake.unanswered.lock().clear();
+    };
+    let write = session.execute("INSERT INTO events VALUES ('b', 1, 777, 0)");
+    let (written, ()) = tokio::join!(write, rekeying);
+    written.unwrap();
+    assert!(world.table().partitions.route(former).is_none());
+    assert_eq!(db.one("SELECT count(*) FROM events WHERE v = 777").await, "1");
+    assert_eq!(db.one("SELECT count(*) FROM events").await, "79");
+}
+
 #[tokio::test]
 async fn a_rekeying_is_paused_bounded_resumed_and_cancelled() {
     let world = World::new(EVENTS).await;

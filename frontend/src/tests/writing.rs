@@ -286,6 +286,35 @@ async fn what_fails_in_one_partition_says_which() {
 }
 
 #[tokio::test]
+async fn an_error_says_if_the_write_may_have_taken_effect() {
+    const UNKNOWN: &str = "the write may or may not have taken effect";
+    let db = events("").await;
+    let insert = "INSERT INTO events VALUES (1, 1, 1)";
+    db.fake.write_errors.lock().push_back(Error::InvalidInput("a broken row".to_owned()));
+    assert_eq!(db.error(insert).await.hint, None);
+    assert_eq!(db.fake.rows("public", "events"), [0]);
+    // A node may fail after it has stored the rows.
+    for error in [Error::Internal("no reply".to_owned()), Error::Storage("a sync".to_owned())] {
+        db.fake.late_write_errors.lock().push_back(error);
+        assert_eq!(db.error(insert).await.hint.as_deref(), Some(UNKNOWN));
+    }
+    assert_eq!(db.fake.rows("public", "events"), [1]);
+    // The answer to the first attempt is lost, and the next one is refused.
+    db.fake.late_write_errors.lock().push_back(Error::Timeout("no answer".to_owned()));
+    let count = db.fake.requests.lock().len();
+    let refuse = async {
+        while db.fake.requests.lock().len() == count {
+            tokio::task::yield_now().await;
+        }
+        let refusal = Error::LimitReached { message: "full".to_owned(), hint: "Wait.".to_owned() };
+        db.fake.write_errors.lock().push_back(refusal);
+    };
+    let (error, ()) = tokio::join!(db.error(insert), refuse);
+    let hint = error.hint.unwrap();
+    assert_eq!(hint, format!("Wait; {UNKNOWN}"));
+}
+
+#[tokio::test]
 async fn a_write_gives_up_in_time_and_says_why() {
     let options = FrontendOptions {
         write_timeout: std::time::Duration::from_millis(50),

@@ -47,6 +47,7 @@ pub(crate) fn to_status(error: Error) -> Status {
         Error::Unsupported(_) => Code::Unimplemented,
         Error::StaleRoute { .. }
         | Error::StaleSchema { .. }
+        | Error::NeverTaken { .. }
         | Error::NotLeader { .. }
         | Error::Dependents { .. }
         | Error::ShipAhead { .. }
@@ -126,6 +127,7 @@ fn shorten_texts(message: &mut pb::Error) {
         Some(
             Kind::StaleRoute(_)
             | Kind::StaleSchema(_)
+            | Kind::NeverTaken(_)
             | Kind::NotLeader(_)
             | Kind::Cancelled(_)
             | Kind::Gap(_)

@@ -56,6 +56,7 @@ impl Wire for Error {
                 })
             }
             Self::StaleSchema { table } => Kind::StaleSchema(table.0),
+            Self::NeverTaken { partition } => Kind::NeverTaken(partition.0),
             Self::NotLeader { partition, leader } => Kind::NotLeader(pb::NotLeader {
                 partition: partition.0,
                 leader: leader.map(|node| node.0),
@@ -110,6 +111,7 @@ impl Wire for Error {
                 current: Epoch(stale.current),
             },
             Kind::StaleSchema(table) => Self::StaleSchema { table: TableId(table) },
+            Kind::NeverTaken(partition) => Self::NeverTaken { partition: PartitionId(partition) },
             Kind::NotLeader(not_leader) => Self::NotLeader {
                 partition: PartitionId(not_leader.partition),
                 leader: not_leader.leader.map(NodeId),

@@ -425,6 +425,7 @@ fn error() -> impl Strategy<Value = Error> {
         any::<u32>().prop_map(|table| Error::StaleSchema { table: TableId(table) }),
         partition.clone().prop_map(|partition| Error::Gap { partition }),
         partition.clone().prop_map(|partition| Error::Changed { partition }),
+        partition.clone().prop_map(|partition| Error::NeverTaken { partition }),
         any::<(u64, u64)>()
             .prop_map(|(index, part)| Error::ShipAhead { stored: Position { index, part } }),
         (name(), name()).prop_map(|(message, hint)| Error::Dependents { message, hint }),

@@ -23,6 +23,7 @@ pub(super) fn every_error() -> Vec<Error> {
         Error::Unsupported(text()),
         Error::StaleRoute { partition: PartitionId(1), requested: Epoch(2), current: Epoch(3) },
         Error::StaleSchema { table: TableId(4) },
+        Error::NeverTaken { partition: PartitionId(11) },
         Error::NotLeader { partition: PartitionId(5), leader: Some(NodeId(6)) },
         Error::NotLeader { partition: PartitionId(0), leader: None },
         Error::Overloaded(text()),
