@@ -1,4 +1,5 @@
-//! Answers of a partition that is closed, because a copy is to take its place ([`Capture::Close`]).
+//! Answers to writes by what a partition remembers of them: to repeated ones, and while it is closed, because a copy is to
+//! take its place ([`Capture::Close`]).
 //!
 //! ```text
 //!   log:  write 7 | write 8 | close | write 8 again, write 9, refused when they are applied
@@ -8,6 +9,8 @@
 //!
 //! The leader gives the answer at any epoch, after every entry that is committed. It is final: a write whose first answer
 //! was lost takes effect once, wherever it is sent next.
+//!
+//! An open partition answers a repeated write as the first one, also if it would refuse its rows by now.
 //!
 //! [`Capture::Close`]: partita_proto::materialized::Capture::Close
 
@@ -27,11 +30,33 @@ pub(crate) fn answer(
     if !requests.captures().is_closed() {
         return None;
     }
-    Some(match requests.known(id, earlier) {
+    Some(answer_or_refuse(requests, id, earlier, Error::NeverTaken { partition }))
+}
+
+/// Answer to a write that is refused unless it was taken before.
+pub(crate) fn answer_or_refuse(
+    requests: &Requests,
+    id: RequestId,
+    earlier: &[RequestId],
+    refusal: Error,
+) -> Result<WriteReply, Error> {
+    match requests.known(id, earlier) {
         Known::Taken(first) => Ok(taken(requests, first)),
-        Known::New => Err(Error::NeverTaken { partition }),
+        Known::New => Err(refusal),
         Known::Perhaps => Err(too_late()),
-    })
+    }
+}
+
+/// Reply to a write that was taken before; `None` if that is not known.
+pub(crate) fn repeated(
+    requests: &Requests,
+    id: RequestId,
+    earlier: &[RequestId],
+) -> Option<WriteReply> {
+    match requests.known(id, earlier) {
+        Known::Taken(first) => Some(taken(requests, first)),
+        Known::New | Known::Perhaps => None,
+    }
 }
 
 /// Error of a write that is older than what the partition remembers.
@@ -97,6 +122,19 @@ mod tests {
         let (shipped, _) = partition(&[Capture::Sync, Capture::Close, Capture::Shipped(6)]);
         let settled = Some(Ok(WriteReply { index: 4, owed: vec![] }));
         assert_eq!(answer(&shipped, PARTITION, id(1), &[]), settled);
+    }
+
+    #[test]
+    fn a_repeated_write_is_answered_as_the_first_one_and_a_new_one_is_refused() {
+        let (open, _) = partition(&[Capture::Sync]);
+        let reply = WriteReply { index: 4, owed: vec![COPY] };
+        assert_eq!(repeated(&open, id(1), &[]), Some(reply.clone()));
+        assert_eq!(repeated(&open, id(2), &[]), None);
+        let refusal = Error::InvalidInput("full".to_owned());
+        let answer = |id, earlier: &[_]| answer_or_refuse(&open, id, earlier, refusal.clone());
+        assert_eq!(answer(id(1), &[]), Ok(reply.clone()));
+        assert_eq!(answer(id(8), &[id(1)]), Ok(reply));
+        assert_eq!(answer(id(2), &[]), Err(refusal));
     }
 
     #[test]

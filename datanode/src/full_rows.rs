@@ -5,7 +5,8 @@
 //! ```
 //!
 //! What counts is in files: a row may exceed its limit by what a memtable holds. Deletes are never refused, and a row that
-//! has become smaller by them takes cells again when compaction has removed what they delete.
+//! has become smaller by them takes cells again when compaction has removed what they delete. A repeated write that was
+//! taken is no new one: it is answered as the first (`closed.rs`), also if its row has become full meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

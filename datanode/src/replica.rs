@@ -282,6 +282,39 @@ impl Replica {
         closed::answer(&self.machine.requests.lock(), partition, request.id, &request.earlier)
     }
 
+    /// Reply to a write that took effect here before, whatever the partition refuses by now; `None` if this replica does
+    /// not know of it, or does not lead.
+    pub(crate) fn repeated(&self, request: &WriteRequest) -> Option<WriteReply> {
+        // Rows of a source count by their position.
+        if request.ship.is_some() {
+            return None;
+        }
+        let reply = closed::repeated(&self.machine.requests.lock(), request.id, &request.earlier)?;
+        self.leads().then_some(reply)
+    }
+
+    /// Answer to a write whose rows are refused, unless it took effect when they were not.
+    async fn refuse(&self, request: &WriteRequest, refusal: Error) -> Result<WriteReply, Error> {
+        if request.ship.is_some() {
+            return Err(refusal);
+        }
+        // This replica may lack the entry by which the write took effect.
+        self.read_barrier().await?;
+        let requests = self.machine.requests.lock();
+        closed::answer_or_refuse(&requests, request.id, &request.earlier, refusal)
+    }
+
+    /// Refuses rows that the table does not take, before they are in the log.
+    fn check_rows(&self, request: &WriteRequest) -> Result<(), Error> {
+        self.check_columns(&request.rows)?;
+        // Rows of a source were accepted there.
+        if request.ship.is_some() {
+            return Ok(());
+        }
+        let config = self.partition.config();
+        self.full_rows.check(&config.schema, request.kind, &request.rows)
+    }
+
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
         if self.closed_answer(&request).is_some() {
             // This replica may lack the entry with which the partition was opened again.
@@ -293,11 +326,8 @@ impl Replica {
         self.check_epoch(request.epoch, self.partition.config().epoch)?;
         self.check_files()?;
         self.check_free()?;
-        self.check_columns(&request.rows)?;
-        // Rows of a source were accepted there.
-        if request.ship.is_none() {
-            let config = self.partition.config();
-            self.full_rows.check(&config.schema, request.kind, &request.rows)?;
+        if let Err(refusal) = self.check_rows(&request) {
+            return self.refuse(&request, refusal).await;
         }
         // The keys are looked at when the entry is applied, and must not fail there.
         if request.condition.is_some()
@@ -305,7 +335,7 @@ impl Replica {
         {
             // The range may have changed since the epoch was compared.
             self.check_epoch(request.epoch, self.partition.config().epoch)?;
-            return Err(error.into());
+            return self.refuse(&request, error.into()).await;
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, response) = oneshot::channel();

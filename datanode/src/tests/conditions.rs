@@ -47,16 +47,27 @@ async fn write_if(
     sequence: u64,
     rows: RecordBatch,
 ) -> Result<u64, Error> {
+    write_rows(node, Some(condition), (sequence, &[]), rows).await
+}
+
+/// Writes rows with an identity of a number; `earlier`: numbers of the identities under which they were sent before.
+async fn write_rows(
+    node: &Datanode,
+    condition: Option<Condition>,
+    (sequence, earlier): (u64, &[u64]),
+    rows: RecordBatch,
+) -> Result<u64, Error> {
     let (partition, epoch) = FIRST;
+    let id = |sequence| RequestId { client: 1, sequence };
     let request = WriteRequest {
         partition,
         epoch,
-        id: RequestId { client: 1, sequence },
-        earlier: Vec::new(),
+        id: id(sequence),
+        earlier: earlier.iter().copied().map(id).collect(),
         kind: WriteKind::Put,
         rows,
         ship: None,
-        condition: Some(condition),
+        condition,
     };
     node.write(request).await.map(|reply| reply.index)
 }
@@ -287,5 +298,36 @@ async fn a_condition_of_a_row_fails_if_any_of_its_cells_was_written() {
     running = Running::start(dir.path()).await;
     assert_eq!(write_if(&running.node, of_row(index), 6, cells(&[("a", "s")])).await, changed());
     assert!(write_if(&running.node, of_row(index), 7, cells(&[("c", "s")])).await.is_ok());
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_write_is_answered_as_the_first_one_also_when_its_row_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path()).await;
+    let mut schema = wide_schema();
+    let wide = schema.options.wide.take().unwrap_or_default();
+    schema.options.wide = Some(Wide { row_bytes_warn: 1, row_bytes_max: 1, ..wide });
+    let spec = PartitionSpec { schema: Arc::new(schema), ..spec(false) };
+    running.node.open_partition(spec).await.unwrap();
+    let (first, second) = (cells(&[("a", "p")]), cells(&[("a", "q")]));
+    let index = write_rows(&running.node, None, (1, &[]), first.clone()).await.unwrap();
+    running.node.flush_partition(PARTITION).await.unwrap();
+    for restarted in [false, true] {
+        if restarted {
+            running.crash().await;
+            running = Running::start(dir.path()).await;
+        }
+        let node = &running.node;
+        node.until_led(vec![PARTITION]).await.unwrap();
+        node.replica(PARTITION).unwrap().measure_rows().await.unwrap();
+        let refused = write_rows(node, None, (2, &[]), second.clone()).await;
+        assert!(matches!(refused, Err(Error::LimitReached { .. })), "{refused:?}");
+        assert_eq!(write_rows(node, None, (1, &[]), first.clone()).await, Ok(index));
+        assert_eq!(write_rows(node, None, (3, &[1]), first.clone()).await, Ok(index));
+        // A repeated write is recognized by its identity, so its condition does not matter.
+        let read = as_of(index.saturating_sub(1));
+        assert_eq!(write_rows(node, Some(read), (1, &[]), first.clone()).await, Ok(index));
+    }
     running.stop().await;
 }
