@@ -18,13 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::Request;
 use bytes::Bytes;
-use futures::{StreamExt, stream};
-use parking_lot::Mutex;
 use partita_bigtable::api::data::bigtable_server::BigtableServer;
 use partita_bigtable::api::tables::bigtable_table_admin_server::BigtableTableAdminServer;
 use partita_bigtable::rows::KeySpan;
@@ -39,19 +34,13 @@ use partita_proto::wide::{CellKey, Family, ReadModify, RowMutation};
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
 
-use crate::door::{BodyShare, Door, now_ns};
-use crate::error::ApiError;
+use crate::door::{Door, now_ns};
 use crate::flight::status_of;
 
 /// Application of the sessions, for the log of statements.
 const APPLICATION: &str = "bigtable";
 /// Maximum size of a request: a cell may have 100 MiB.
-const REQUEST_BYTES_MAX: usize = 128 << 20;
-/// Bytes of a request for which no memory is claimed.
-const FREE_BYTES: usize = 64 << 10;
-
-/// Share of a request in the memory for bodies; `None` while it is small.
-pub(crate) type Claims = Mutex<Option<BodyShare>>;
+pub(crate) const REQUEST_BYTES_MAX: usize = 128 << 20;
 
 /// The wide tables of the frontend, as the services take them.
 pub(crate) fn store(door: &Arc<Door>) -> Arc<dyn WideStore> {
@@ -78,55 +67,6 @@ pub(crate) fn with_caller(mut request: Request) -> Request {
         request.extensions_mut().insert(Caller(identity));
     }
     request
-}
-
-/// Claims memory for the body of a request as it arrives, until the request is answered: one connection may send many
-/// large requests at once.
-pub(crate) async fn claim_memory(
-    State(door): State<Arc<Door>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let claims = Arc::new(Claims::default());
-    let body_claims = Arc::clone(&claims);
-    let request = request.map(|body| {
-        let beginning = (body.into_data_stream(), 0);
-        let counted = stream::try_unfold(beginning, move |(mut frames, received)| {
-            let (door, claims) = (Arc::clone(&door), Arc::clone(&body_claims));
-            async move {
-                let Some(frame) = frames.next().await else { return Ok(None) };
-                let frame: Bytes = frame.map_err(|error| Status::from_error(Box::new(error)))?;
-                let received = received + frame.len();
-                claim(&door, &claims, received).await?;
-                Ok::<_, Status>(Some((frame, (frames, received))))
-            }
-        });
-        Body::from_stream(counted)
-    });
-    let response = next.run(request).await;
-    drop(claims);
-    response
-}
-
-/// Claims memory for the bytes of a request that have come, and as many again.
-///
-/// # Errors
-/// UNAVAILABLE when other requests occupy it for too long.
-pub(crate) async fn claim(door: &Door, claims: &Claims, received: usize) -> Result<(), Status> {
-    if received <= FREE_BYTES {
-        return Ok(());
-    }
-    let busy = |error: ApiError| Status::unavailable(error.message);
-    let present = claims.lock().take();
-    let mut share = match present {
-        Some(share) => share,
-        None => door.body_share().await.map_err(busy)?,
-    };
-    if received > share.bytes() {
-        door.grow(&mut share, (2 * received).min(REQUEST_BYTES_MAX)).await.map_err(busy)?;
-    }
-    *claims.lock() = Some(share);
-    Ok(())
 }
 
 struct SystemClock;

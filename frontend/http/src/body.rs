@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::options::HttpOptions;
 
 /// Approximate ratio by which line protocol inflates, used for claims of memory.
-const GZIP_RATIO: usize = 8;
+pub(crate) const GZIP_RATIO: usize = 8;
 /// Minimum step in which memory is claimed, in bytes.
 const CLAIM_BYTES: usize = 64 << 10;
 

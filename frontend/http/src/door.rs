@@ -38,6 +38,14 @@ impl BodyShare {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Releases what is more than `bytes`.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let units = bytes.div_ceil(BODY_UNIT).max(1);
+        let surplus = self.permit.num_permits().saturating_sub(units);
+        drop(self.permit.split(surplus));
+        self.bytes = self.bytes.min(bytes);
+    }
 }
 
 impl Door {
@@ -101,6 +109,12 @@ impl Door {
         }
         share.bytes = share.bytes.max(bytes);
         Ok(())
+    }
+
+    /// Free memory for bodies.
+    #[cfg(test)]
+    pub(crate) fn free_bytes(&self) -> usize {
+        self.bodies.available_permits() * BODY_UNIT
     }
 
     async fn claim(&self, units: usize) -> Result<OwnedSemaphorePermit, ApiError> {

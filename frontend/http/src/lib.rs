@@ -22,6 +22,7 @@
 mod activity;
 mod bigtable;
 mod body;
+mod call_memory;
 mod caller;
 mod door;
 mod error;

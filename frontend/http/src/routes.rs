@@ -34,6 +34,7 @@ use tonic::codec::CompressionEncoding;
 use tower::ServiceExt;
 
 use crate::activity::Activity;
+use crate::call_memory::claim_memory;
 use crate::caller::Peer;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
@@ -428,6 +429,9 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
     let data = ServiceExt::<Request>::map_request(data, bigtable::with_caller);
     let admin = bigtable::admin_server(door);
     let admin = ServiceExt::<Request>::map_request(admin, bigtable::with_caller);
+    let claims = |bytes_max: usize| from_fn_with_state((Arc::clone(door), bytes_max), claim_memory);
+    let flight_claims = claims(FLIGHT_MESSAGE_BYTES_MAX);
+    let bigtable_claims = claims(bigtable::REQUEST_BYTES_MAX);
     let mut router = Router::new();
     for route in ROUTES {
         let handlers = match route.endpoint {
@@ -481,12 +485,15 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
             Endpoint::CreateToken => with(route, manage::create_token),
             Endpoint::CreateAdminToken => with(route, manage::create_admin_token),
             Endpoint::DropToken => with(route, manage::drop_token),
-            Endpoint::Flight => on_service(filter(route), grpc.clone()),
-            Endpoint::BigtableData => {
-                let claims = from_fn_with_state(Arc::clone(door), bigtable::claim_memory);
-                on_service(filter(route), data.clone()).layer(claims)
+            Endpoint::Flight => {
+                on_service(filter(route), grpc.clone()).layer(flight_claims.clone())
             }
-            Endpoint::BigtableAdmin => on_service(filter(route), admin.clone()),
+            Endpoint::BigtableData => {
+                on_service(filter(route), data.clone()).layer(bigtable_claims.clone())
+            }
+            Endpoint::BigtableAdmin => {
+                on_service(filter(route), admin.clone()).layer(bigtable_claims.clone())
+            }
         };
         let state = (Arc::clone(door), route);
         router = router.route(route.path, handlers.layer(from_fn_with_state(state, authenticate)));

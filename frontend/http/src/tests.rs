@@ -5,6 +5,7 @@ mod bigtable;
 mod heatmap;
 mod manage;
 mod matrix;
+mod memory;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -84,9 +84,23 @@ pub(crate) struct Check {
     rows: Option<Shape>,
     /// Nodes of each dictionary according to the schema, by id.
     dictionaries: HashMap<i64, Shape>,
+    /// Bytes of the last message's buffers after decompression.
+    inflated: usize,
+    /// Id of the dictionary that the last message brought.
+    dictionary: Option<i64>,
 }
 
 impl Check {
+    /// Bytes of the arrays that arrow makes of the last message.
+    pub(crate) fn inflated(&self) -> usize {
+        self.inflated
+    }
+
+    /// Id of the dictionary that the last message brought.
+    pub(crate) fn dictionary_id(&self) -> Option<i64> {
+        self.dictionary
+    }
+
     /// Checks a message; later ones are checked against the schema that it brings.
     ///
     /// # Errors
@@ -101,6 +115,7 @@ impl Check {
     }
 
     fn message(&mut self, data: &FlightData) -> Result<MessageHeader, Malformed> {
+        (self.inflated, self.dictionary) = (0, None);
         if data.data_header.is_empty() {
             // Metadata only; arrow's reader would take it for a message.
             return malformed("it has no header");
@@ -112,9 +127,9 @@ impl Check {
         }
         let kind = message.header_type();
         let checked = match kind {
-            MessageHeader::NONE => Ok(()),
+            MessageHeader::NONE => Ok(0),
             MessageHeader::Schema => match message.header_as_schema() {
-                Some(schema) => self.schema(schema),
+                Some(schema) => self.schema(schema).map(|()| 0),
                 None => malformed("it has no schema"),
             },
             MessageHeader::DictionaryBatch => match message.header_as_dictionary_batch() {
@@ -128,7 +143,8 @@ impl Check {
             },
             _ => malformed("its kind is unknown"),
         };
-        checked.map(|()| kind)
+        self.inflated = checked?;
+        Ok(kind)
     }
 
     fn schema(&mut self, schema: Schema<'_>) -> Result<(), Malformed> {
@@ -147,7 +163,8 @@ impl Check {
         Ok(())
     }
 
-    fn dictionary(&self, batch: DictionaryBatch<'_>, body: &[u8]) -> Result<(), Malformed> {
+    fn dictionary(&mut self, batch: DictionaryBatch<'_>, body: &[u8]) -> Result<usize, Malformed> {
+        self.dictionary = Some(batch.id());
         let Some(shape) = self.dictionaries.get(&batch.id()) else {
             return malformed(format!("the schema has no dictionary {}", batch.id()));
         };
@@ -307,8 +324,8 @@ fn is_unit(unit: TimeUnit) -> bool {
     )
 }
 
-/// Checks rows, or the values of a dictionary, against the schema.
-fn check_batch(batch: RecordBatch<'_>, shape: &[Node], body: &[u8]) -> Result<(), Malformed> {
+/// Checks rows, or the values of a dictionary, against the schema. Returns the bytes of their buffers after decompression.
+fn check_batch(batch: RecordBatch<'_>, shape: &[Node], body: &[u8]) -> Result<usize, Malformed> {
     // As many nodes as the schema requires.
     if !is_count(batch.length()) {
         return malformed(format!(
@@ -371,7 +388,7 @@ fn check_batch(batch: RecordBatch<'_>, shape: &[Node], body: &[u8]) -> Result<()
     if inflated > BODY_BYTES_MAX {
         return malformed(format!("it decompresses to more than {BODY_BYTES_MAX} bytes"));
     }
-    Ok(())
+    Ok(inflated)
 }
 
 fn is_count(count: i64) -> bool {

@@ -1,20 +1,24 @@
 //! Bulk rows: record batches of a client straight into a table.
 //!
+//! A batch and the messages that it came in have a claim on the memory for bodies until the batch is written.
+//!
 //! Batches are written in the order of arrival, so that of two rows with one key the later wins; for an append-mode
 //! table, which keeps both, [`APPENDS_AT_ONCE`] batches are written at a time. Each batch is durable when it is
 //! acknowledged; when one fails, the earlier ones stay. The right to write is checked for each batch, so that a long
 //! stream ends soon after the right was revoked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
-use arrow_flight::PutResult;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
+use arrow_flight::{FlightData, PutResult};
 use futures::{Stream, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use partita_frontend::SqlError;
 use partita_proto::access::{Action, Identity};
 use partita_proto::catalog::Table;
@@ -27,20 +31,90 @@ use tonic::Status;
 use super::metadata::CATALOG;
 use super::status::{status_of, stream_status};
 use super::{Answers, ipc};
+use crate::call_memory::{CallMemory, Claim};
 use crate::door::Door;
 use crate::write_rights::{insert_permit, need_of, rows_permit};
 
 /// Batches of an append-mode table that are written at the same time.
 const APPENDS_AT_ONCE: usize = 4;
 
-/// The batches of a client's stream, whose messages are checked first ([`ipc`]).
-pub(crate) fn batches(stream: PeekableFlightDataStream) -> FlightRecordBatchStream {
-    let mut check = ipc::Check::default();
-    let checked = stream.map(move |data| {
-        let data = data.map_err(|status| FlightError::Tonic(Box::new(status)))?;
-        check.admit(data).map_err(|error| FlightError::DecodeError(error.to_string()))
-    });
-    FlightRecordBatchStream::new_from_flight_data(checked)
+/// A batch with the claims for its messages.
+pub(crate) type ClaimedBatch = (RecordBatch, Vec<Claim>);
+
+/// The batches of a client's stream.
+pub(crate) struct Batches {
+    decoded: FlightRecordBatchStream,
+    /// Claims for the messages since the last batch.
+    claims: Arc<Mutex<Vec<Claim>>>,
+}
+
+impl Batches {
+    /// The batches of a stream, whose messages are checked first ([`ipc`]); `memory`: that of the call.
+    pub(crate) fn new(stream: PeekableFlightDataStream, memory: Option<Arc<CallMemory>>) -> Self {
+        let claims = Arc::new(Mutex::new(Vec::new()));
+        let messages = Messages {
+            stream,
+            check: ipc::Check::default(),
+            memory,
+            claims: Arc::clone(&claims),
+            dictionaries: HashMap::new(),
+        };
+        let checked = futures::stream::try_unfold(messages, |mut messages| async move {
+            Ok::<_, FlightError>(messages.next().await?.map(|data| (data, messages)))
+        });
+        Self { decoded: FlightRecordBatchStream::new_from_flight_data(checked), claims }
+    }
+
+    /// The next batch; `None` at the end.
+    ///
+    /// # Errors
+    /// When a message is malformed, or other requests occupy the memory for too long.
+    pub(crate) async fn next(&mut self) -> Result<Option<ClaimedBatch>, FlightError> {
+        let Some(batch) = self.decoded.next().await.transpose()? else { return Ok(None) };
+        Ok(Some((batch, std::mem::take(&mut *self.claims.lock()))))
+    }
+
+    /// The remaining batches.
+    fn into_stream(self) -> impl Stream<Item = Result<ClaimedBatch, FlightError>> + Send + 'static {
+        futures::stream::try_unfold(self, |mut batches| async move {
+            Ok::<_, FlightError>(batches.next().await?.map(|batch| (batch, batches)))
+        })
+    }
+}
+
+/// The messages of a client's stream.
+struct Messages {
+    stream: PeekableFlightDataStream,
+    check: ipc::Check,
+    /// `None` for a call that claims nothing.
+    memory: Option<Arc<CallMemory>>,
+    claims: Arc<Mutex<Vec<Claim>>>,
+    /// Claims for the dictionaries that later batches may use, by id.
+    dictionaries: HashMap<i64, Claim>,
+}
+
+impl Messages {
+    /// The next message, which is well-formed, with a claim for it and the arrays that are made of it.
+    async fn next(&mut self) -> Result<Option<FlightData>, FlightError> {
+        let data = self.stream.next().await.transpose().map_err(tonic_error)?;
+        let Some(data) = data else { return Ok(None) };
+        let checked = self.check.admit(data);
+        let data = checked.map_err(|error| FlightError::DecodeError(error.to_string()))?;
+        if let Some(memory) = &self.memory {
+            let bytes = data.data_header.len() + data.data_body.len() + data.app_metadata.len();
+            let claim = memory.decoded(bytes.saturating_add(self.check.inflated())).await;
+            let claim = claim.map_err(tonic_error)?;
+            match self.check.dictionary_id() {
+                Some(id) => drop(self.dictionaries.insert(id, claim)),
+                None => self.claims.lock().push(claim),
+            }
+        }
+        Ok(Some(data))
+    }
+}
+
+fn tonic_error(status: Status) -> FlightError {
+    FlightError::Tonic(Box::new(status))
 }
 
 /// Writes batches; the result for each is the number of its rows.
@@ -48,14 +122,14 @@ fn write(
     door: Arc<Door>,
     identity: Identity,
     table: Arc<Table>,
-    batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
+    batches: impl Stream<Item = Result<ClaimedBatch, FlightError>> + Send + 'static,
 ) -> impl Stream<Item = Result<u64, Status>> + Send + 'static {
     let at_once = if table.schema.options.append_mode { APPENDS_AT_ONCE } else { 1 };
     batches
         .map(move |batch| {
             let (door, table) = (Arc::clone(&door), Arc::clone(&table));
             async move {
-                let batch = batch.map_err(stream_status)?;
+                let (batch, _claims) = batch.map_err(stream_status)?;
                 if batch.num_rows() == 0 {
                     return Ok(0);
                 }
@@ -79,7 +153,7 @@ pub(crate) fn put_path(
     identity: Identity,
     database: &str,
     path: &[String],
-    stream: PeekableFlightDataStream,
+    batches: Batches,
 ) -> Result<Answers<PutResult>, Status> {
     let (database, name) = match path {
         [table] => (database, table),
@@ -95,7 +169,7 @@ pub(crate) fn put_path(
     let table = catalog.table(database, name).ok_or_else(|| no_table(database, name))?;
     // Refused before the first batch, and checked again with each.
     let _permit = insert_permit(&door.frontend, identity, table).map_err(sql_status)?;
-    let counts = write(Arc::clone(door), identity, Arc::clone(table), batches(stream));
+    let counts = write(Arc::clone(door), identity, Arc::clone(table), batches.into_stream());
     Ok(Box::pin(counts.map_ok(|rows| PutResult { app_metadata: rows.to_string().into() })))
 }
 
@@ -116,7 +190,7 @@ pub(crate) async fn ingest(
     identity: Identity,
     database: &str,
     command: &CommandStatementIngest,
-    stream: PeekableFlightDataStream,
+    mut batches: Batches,
 ) -> Result<i64, Status> {
     if command.temporary {
         return Err(Status::unimplemented("temporary tables are not supported"));
@@ -129,13 +203,12 @@ pub(crate) async fn ingest(
     }
     let database = command.schema.as_deref().filter(|name| !name.is_empty()).unwrap_or(database);
     // The schema comes first; the table may be created from it before there are rows.
-    let mut batches = batches(stream);
-    let first = batches.next().await.transpose().map_err(stream_status)?;
-    let Some(schema) = batches.schema().cloned() else {
+    let first = batches.next().await.map_err(stream_status)?;
+    let Some(schema) = batches.decoded.schema().cloned() else {
         return Err(Status::invalid_argument("the stream has no schema"));
     };
     let table = target(door, identity, database, command, &schema).await?;
-    let all_batches = futures::stream::iter(first.map(Ok)).chain(batches);
+    let all_batches = futures::stream::iter(first.map(Ok)).chain(batches.into_stream());
     let mut counts = std::pin::pin!(write(Arc::clone(door), identity, table, all_batches));
     let mut rows = 0_i64;
     while let Some(count) = counts.try_next().await? {

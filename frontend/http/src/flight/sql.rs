@@ -42,6 +42,7 @@ use super::run::{respond, run_all};
 use super::status::{arrow_status, status_of, stream_status};
 use super::values::{finish, values};
 use super::{Answers, database_of, identity_of, metadata, put};
+use crate::call_memory::CallMemory;
 use crate::door::Door;
 use crate::query::rows_of;
 use crate::sign_in::sign;
@@ -84,6 +85,12 @@ fn too_large() -> Status {
     Status::resource_exhausted(
         "the text or the values of the prepared statement exceed the memory for prepared statements",
     )
+}
+
+/// The batches of a call.
+fn batches_of(request: Request<PeekableFlightDataStream>) -> put::Batches {
+    let memory = CallMemory::of(&request);
+    put::Batches::new(request.into_inner(), memory)
 }
 
 impl SqlFlight {
@@ -317,9 +324,11 @@ impl FlightSqlService for SqlFlight {
         let handle = query.prepared_statement_handle;
         let identity = identity_of(&request)?;
         let statement = self.statement(&request, &handle)?;
-        let mut batches = put::batches(request.into_inner());
-        let mut bound = Vec::new();
-        while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
+        let mut batches = batches_of(request);
+        // The values keep the memory of their messages until they are bound.
+        let (mut bound, mut all_claims) = (Vec::new(), Vec::new());
+        while let Some((batch, claims)) = batches.next().await.map_err(stream_status)? {
+            all_claims.extend(claims);
             if bound.len() + batch.num_rows() > BOUND_ROWS_MAX {
                 return Err(Status::resource_exhausted(format!(
                     "a query can have at most {BOUND_ROWS_MAX} rows of parameters"
@@ -332,6 +341,7 @@ impl FlightSqlService for SqlFlight {
             Binding::TooLarge => return Err(too_large()),
             Binding::Unknown => return Err(forgotten()),
         }
+        drop(all_claims);
         Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) })
     }
 
@@ -342,9 +352,9 @@ impl FlightSqlService for SqlFlight {
     ) -> Result<i64, Status> {
         let Statement { session, prepared, .. } =
             self.statement(&request, &query.prepared_statement_handle)?;
-        let mut batches = put::batches(request.into_inner());
+        let mut batches = batches_of(request);
         let (mut count, mut has_rows) = (-1_i64, false);
-        while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
+        while let Some((batch, _claims)) = batches.next().await.map_err(stream_status)? {
             if batch.num_rows() == 0 || batch.num_columns() == 0 {
                 continue;
             }
@@ -381,7 +391,7 @@ impl FlightSqlService for SqlFlight {
     ) -> Result<i64, Status> {
         let identity = identity_of(&request)?;
         let database = database_of(request.metadata()).to_owned();
-        put::ingest(&self.door, identity, &database, &command, request.into_inner()).await
+        put::ingest(&self.door, identity, &database, &command, batches_of(request)).await
     }
 
     async fn do_put_fallback(
@@ -407,7 +417,7 @@ impl FlightSqlService for SqlFlight {
         let path = path.unwrap_or_default();
         let identity = identity_of(&request)?;
         let answers: Answers<PutResult> =
-            put::put_path(&self.door, identity, &database, &path, request.into_inner())?;
+            put::put_path(&self.door, identity, &database, &path, batches_of(request))?;
         Ok(Response::new(answers))
     }
 

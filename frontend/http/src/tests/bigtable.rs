@@ -1,7 +1,6 @@
 //! Wide tables for Bigtable's clients: tables, rows and rights over services in memory.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -16,29 +15,8 @@ use partita_proto::wide::{CellMutation, Family, GcRule, ReadModify, ReadModifyRu
 use tonic::{Code, Status};
 
 use crate::HttpOptions;
-use crate::bigtable::{Claims, claim, store};
+use crate::bigtable::store;
 use crate::door::Door;
-
-#[tokio::test]
-async fn large_requests_share_the_memory_for_bodies() {
-    let fake = Fake::new(1);
-    let frontend = fake.frontend(FrontendOptions::default()).unwrap();
-    let options = HttpOptions {
-        in_flight_bytes_max: 1 << 20,
-        body_wait: Duration::from_millis(10),
-        ..HttpOptions::default()
-    };
-    let door = Door::new(frontend, options);
-    let (first, second) = (Claims::default(), Claims::default());
-    for received in [1, 300 << 10, 400 << 10] {
-        claim(&door, &first, received).await.unwrap();
-    }
-    claim(&door, &second, 60 << 10).await.unwrap();
-    let status = claim(&door, &second, 400 << 10).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unavailable);
-    drop(first);
-    claim(&door, &second, 400 << 10).await.unwrap();
-}
 
 /// A store over a fresh cluster, and its superuser.
 struct World {
