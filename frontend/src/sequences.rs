@@ -8,7 +8,8 @@
 //! ```
 //!
 //! All sessions of a process share the block of a sequence. A block that lasts for less than a second is followed by one
-//! of twice its size, so meta hears of a sequence about once a second however many rows come. The rest of a block is lost
+//! of twice its size, so meta hears of a sequence about once a second however many rows come. A block of a sequence that
+//! cycles ends with the cycle, but whole cycles go with it: meta hears no more often of a short one. The rest of a block is lost
 //! when the process ends, or when the sequence is set, altered or restarted.
 //!
 //! Invariants:
@@ -25,7 +26,7 @@ use partita_proto::access::{Action, Need};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{ColumnId, DatabaseId, SequenceId};
 use partita_proto::schema::Column;
-use partita_proto::sequence::{Block, Identity, Sequence, SequenceChange};
+use partita_proto::sequence::{Identity, Sequence, SequenceChange, Supply};
 use partita_proto::service::{Ddl, MetaService};
 use partita_sql::sequence_statement::is_counter;
 use partita_sql::statement::TableName;
@@ -107,7 +108,7 @@ pub(crate) struct Sequences {
 #[derive(Default)]
 struct Pool {
     generation: u64,
-    block: Option<Block>,
+    block: Option<Supply>,
     /// Numbers of the block that were given out.
     used: u64,
     /// Numbers of the last block that was taken, and when.
@@ -121,7 +122,7 @@ impl Pool {
             self.block = None;
         }
         let Some(block) = self.block else { return };
-        let end = self.used.saturating_add(count).min(block.count);
+        let end = self.used.saturating_add(count).min(block.count());
         numbers.extend((self.used..end).map(|position| block.at(position)));
         self.used = end;
     }
@@ -138,8 +139,8 @@ impl Pool {
         missing.max(cache).max(grown)
     }
 
-    fn fill(&mut self, generation: u64, block: Block, time: Instant) {
-        self.taken = Some((block.count, time));
+    fn fill(&mut self, generation: u64, block: Supply, time: Instant) {
+        self.taken = Some((block.count(), time));
         (self.generation, self.block, self.used) = (generation, Some(block), 0);
     }
 }
@@ -188,7 +189,7 @@ impl Sequences {
         let pool = self.pool(id);
         let mut pool = pool.try_lock().ok()?;
         let generation = self.view.catalog().sequences.get(&id)?.counter.generation;
-        let remaining = pool.block.map_or(0, |block| block.count - pool.used);
+        let remaining = pool.block.map_or(0, |block| block.count() - pool.used);
         if pool.generation != generation || remaining < count {
             return None;
         }
@@ -221,7 +222,7 @@ impl Sequences {
             }
             // Both sides compute the block from the counter.
             let size = pool.wanted(missing, sequence.options.cache, Instant::now());
-            let block = sequence.block(&counter, size)?;
+            let block = sequence.supply(&counter, size)?;
             let change = SequenceChange::Allot { sequence: id, counter, count: size };
             if self.meta.change(Ddl::Sequence(Box::new(change))).await? {
                 pool.fill(counter.generation, block, Instant::now());
@@ -270,9 +271,23 @@ impl LastNumbers {
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::id::RoleId;
+    use partita_proto::sequence::{NewSequence, SequenceOptions, SequenceType};
+
     use super::*;
 
-    const BLOCK: Block = Block { first: 10, increment: 5, count: 3 };
+    /// The next `count` numbers of 10, 15, 20 and so on.
+    fn block(count: u64) -> Supply {
+        let options =
+            SequenceOptions { start: 10, increment: 5, ..SequenceOptions::new(SequenceType::Big) };
+        let sequence = sequence(options);
+        sequence.supply(&sequence.counter, count).unwrap()
+    }
+
+    fn sequence(options: SequenceOptions) -> Sequence {
+        let (database, name, owner) = (DatabaseId(1), "s".to_owned(), RoleId(0));
+        NewSequence { database, name, owner, options, column: None }.with_id(SequenceId(1))
+    }
 
     #[test]
     fn a_block_gives_each_number_once_and_nothing_of_another_generation() {
@@ -280,11 +295,11 @@ mod tests {
         let mut numbers = Vec::new();
         pool.give(1, 2, &mut numbers);
         assert!(numbers.is_empty());
-        pool.fill(1, BLOCK, Instant::now());
+        pool.fill(1, block(3), Instant::now());
         pool.give(1, 2, &mut numbers);
         pool.give(1, 2, &mut numbers);
         assert_eq!(numbers, [10, 15, 20]);
-        pool.fill(1, BLOCK, Instant::now());
+        pool.fill(1, block(3), Instant::now());
         pool.give(2, 1, &mut numbers);
         pool.give(1, 1, &mut numbers);
         assert_eq!(numbers.len(), 3);
@@ -296,11 +311,35 @@ mod tests {
         let begin = Instant::now();
         assert_eq!(pool.wanted(1, 32, begin), 32);
         assert_eq!(pool.wanted(100, 32, begin), 100);
-        pool.fill(1, Block { count: 32, ..BLOCK }, begin);
+        pool.fill(1, block(32), begin);
         assert_eq!(pool.wanted(1, 32, begin + BLOCK_TIME / 2), 64);
         assert_eq!(pool.wanted(1, 32, begin + BLOCK_TIME), 32);
-        pool.fill(1, Block { count: GROWN_MAX, ..BLOCK }, begin);
+        pool.fill(1, block(GROWN_MAX), begin);
         assert_eq!(pool.wanted(1, 32, begin), GROWN_MAX);
         assert_eq!(pool.wanted(1, 32, begin + BLOCK_TIME), GROWN_MAX / 2);
+    }
+
+    #[test]
+    fn a_short_cycle_needs_no_command_for_each_of_its_rounds() {
+        let options = SequenceOptions {
+            max_value: 3,
+            cycle: true,
+            ..SequenceOptions::new(SequenceType::Integer)
+        };
+        let mut sequence = sequence(options);
+        let mut pool = Pool::default();
+        let time = Instant::now();
+        let (mut numbers, mut commands) = (Vec::new(), 0);
+        while numbers.len() < 100_000 {
+            pool.give(1, 1, &mut numbers);
+            if pool.block.is_none_or(|block| block.count() == pool.used) {
+                let size = pool.wanted(1, sequence.options.cache, time);
+                pool.fill(1, sequence.supply(&sequence.counter, size).unwrap(), time);
+                sequence = sequence.allotted(&sequence.counter, size).unwrap().unwrap();
+                commands += 1;
+            }
+        }
+        assert!(commands < 20, "{commands} commands");
+        assert!(numbers.iter().zip([1, 2, 3].iter().cycle()).all(|(number, next)| number == next));
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! A frontend names the counter from which it wants the next block; meta records the block if the counter is still that
 //! one, and nothing otherwise. Both compute the block by [`Sequence::block`]. So no answer has to hold numbers, and a
-//! block whose answer is lost is a gap.
+//! block whose answer is lost is a gap. Behind a block that ends a cycle a frontend may go on with whole cycles
+//! ([`Sequence::supply`]).
 //!
 //! Invariants:
 //! - within one generation no number is in two blocks, unless the sequence cycles;
@@ -213,6 +214,40 @@ impl Block {
         // Every number of a block is an i64, so that what wraps on the way comes back.
         self.first.wrapping_add(self.increment.wrapping_mul(position as i64))
     }
+
+    /// The last number.
+    #[must_use]
+    pub fn last(&self) -> i64 {
+        self.at(self.count - 1)
+    }
+}
+
+/// Numbers that a frontend has by one block: those of the block, and of whole cycles behind it.
+///
+/// The counter is the same before and after a whole cycle, so that meta would record nothing new for one. A frontend adds
+/// them itself: otherwise it would ask for each few numbers of a short cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supply {
+    block: Block,
+    cycle: Block,
+    count: u64,
+}
+
+impl Supply {
+    /// Number of numbers; not 0.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The number at a position, which is below the count.
+    #[must_use]
+    pub fn at(&self, position: u64) -> i64 {
+        match position.checked_sub(self.block.count) {
+            None => self.block.at(position),
+            Some(further) => self.cycle.at(further % self.cycle.count),
+        }
+    }
 }
 
 /// A sequence of a column of a new table.
@@ -342,6 +377,23 @@ impl Sequence {
         })
     }
 
+    /// The numbers of the block of at most `count` numbers after a counter, and as many whole cycles behind it as `count`
+    /// has room for. Their last number is that of the block, so that the counter after both is the same.
+    ///
+    /// # Errors
+    /// As [`Sequence::block`].
+    pub fn supply(&self, counter: &Counter, count: u64) -> Result<Supply, Error> {
+        let SequenceOptions { increment, min_value, max_value, cycle: cycles, .. } = self.options;
+        let block = self.block(counter, count)?;
+        let first = if increment > 0 { min_value } else { max_value };
+        let further = max_value.abs_diff(min_value) / increment.unsigned_abs();
+        let cycle = Block { first, increment, count: further.saturating_add(1) };
+        let room = count.min(BLOCK_MAX).saturating_sub(block.count);
+        let is_followed = cycles && block.last() == cycle.last();
+        let added = if is_followed { room - room % cycle.count } else { 0 };
+        Ok(Supply { block, cycle, count: block.count + added })
+    }
+
     /// The sequence after a block of it was taken; `None` if the counter is another one than the taker knows.
     ///
     /// # Errors
@@ -351,8 +403,7 @@ impl Sequence {
             return Ok(None);
         }
         let block = self.block(base, count)?;
-        let last_value = block.at(block.count - 1);
-        let counter = Counter { last_value, is_called: true, ..self.counter };
+        let counter = Counter { last_value: block.last(), is_called: true, ..self.counter };
         Ok(Some(Self { counter, ..self.clone() }))
     }
 

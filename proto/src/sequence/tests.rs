@@ -44,6 +44,29 @@ fn a_sequence_that_cycles_begins_at_its_limit() {
     assert_eq!(numbers(sequence(options), &[9, 9, 2]).unwrap(), [3, 4, 1, 2, 3, 4, 1, 2]);
 }
 
+/// The numbers of a supply of at most `count` numbers.
+fn supplied(sequence: &Sequence, count: u64) -> Vec<i64> {
+    let supply = sequence.supply(&sequence.counter, count).unwrap();
+    (0..supply.count()).map(|position| supply.at(position)).collect()
+}
+
+#[test]
+fn whole_cycles_follow_a_block_that_ends_one() {
+    let options = SequenceOptions { max_value: 3, cycle: true, ..big() };
+    assert_eq!(supplied(&sequence(options), 8), [1, 2, 3, 1, 2, 3]);
+    assert_eq!(supplied(&sequence(options), 5), [1, 2, 3]);
+    assert_eq!(supplied(&sequence(options), 2), [1, 2]);
+    let down = SequenceOptions { start: 2, increment: -1, ..options };
+    assert_eq!(supplied(&sequence(down), 5), [2, 1, 3, 2, 1]);
+    // A block that ends elsewhere than a whole cycle does would leave another counter.
+    let odd = SequenceOptions { start: 2, increment: 2, max_value: 5, ..options };
+    assert_eq!(supplied(&sequence(odd), 32), [2, 4]);
+    assert_eq!(supplied(&sequence(SequenceOptions { cycle: false, ..options }), 32), [1, 2, 3]);
+    // One command is enough for about as many numbers as are wanted.
+    let count = sequence(options).supply(&sequence(options).counter, u64::MAX).unwrap().count();
+    assert!((BLOCK_MAX - 3..=BLOCK_MAX).contains(&count));
+}
+
 #[test]
 fn the_limits_of_the_type_do_not_overflow() {
     let options = SequenceOptions { start: i64::MAX - 1, min_value: i64::MIN, ..big() };
@@ -53,6 +76,9 @@ fn the_limits_of_the_type_do_not_overflow() {
     assert_eq!(numbers(sequence(wide), &[9]).unwrap(), [i64::MIN, -1, i64::MAX - 1]);
     let cycle = SequenceOptions { increment: i64::MIN, start: i64::MAX, cycle: true, ..options };
     assert_eq!(numbers(sequence(cycle), &[1, 1]).unwrap(), [i64::MAX, -1]);
+    assert_eq!(supplied(&sequence(cycle), 5), [i64::MAX, -1, i64::MAX, -1]);
+    let whole = SequenceOptions { increment: 1, start: i64::MAX, cycle: true, ..options };
+    assert_eq!(supplied(&sequence(whole), 5), [i64::MAX]);
 }
 
 #[test]
@@ -101,6 +127,29 @@ fn options_are_checked_in_the_words_of_postgresql() {
 }
 
 proptest! {
+    #[test]
+    fn a_supply_has_the_numbers_of_consecutive_blocks(
+        start in -5_i64..5,
+        increment in prop_oneof![-7_i64..0, 1_i64..7],
+        before in 1_u64..20,
+        count in 1_u64..100,
+    ) {
+        let options =
+            SequenceOptions { start, increment, min_value: -5, max_value: 5, cycle: true, ..big() };
+        let first = sequence(options);
+        let taken = first.allotted(&first.counter, before).unwrap().unwrap();
+        let supply = supplied(&taken, count);
+        let mut after = taken.clone();
+        let mut expected = Vec::new();
+        while expected.len() < supply.len() {
+            let block = after.block(&after.counter, count).unwrap();
+            expected.extend((0..block.count).map(|position| block.at(position)));
+            after = after.allotted(&after.counter, count).unwrap().unwrap();
+        }
+        prop_assert_eq!(supply, expected);
+        prop_assert_eq!(after, taken.allotted(&taken.counter, count).unwrap().unwrap());
+    }
+
     #[test]
     fn no_number_comes_twice(
         start in -50_i64..50,
