@@ -17,6 +17,7 @@
 mod build;
 mod casts;
 mod changes;
+mod containment;
 mod define;
 mod members;
 mod normal;
@@ -47,7 +48,8 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
 /// Texts as values of a type: checked, and in their normal form for JSONB.
 ///
 /// # Errors
-/// 22P02 for a text that is no JSON, and others of its parts.
+/// 22P02 for a text that is no JSON, 54000 for one that is too long as it is written or in its normal form, and others of
+/// its parts.
 pub fn stored(texts: &ArrayRef, json: JsonType) -> Result<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8View)?;
     let views = texts.as_string_view();

@@ -1,6 +1,7 @@
 //! Functions of JSONB that compare values or make other values of them.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
@@ -9,6 +10,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::Volatility;
 use partita_proto::json::JsonType;
 
+use super::containment::contains;
 use super::define::{Call, Definition, Gives, refused};
 use super::normal::{Value, index};
 use super::paths::{Paths, coerced, place};
@@ -34,6 +36,8 @@ pub(super) const DELETE_PATH: &str = "jsonb_delete_path";
 const PRETTY: &str = "jsonb_pretty";
 /// Blanks of one level of `jsonb_pretty`.
 const INDENT: &str = "    ";
+/// Keys up to which each is compared with each element of an array; more are looked up.
+const COMPARED_MAX: usize = 16;
 
 const JSONB: Gives = Gives::Json(JsonType::Jsonb);
 
@@ -49,10 +53,10 @@ const fn define(
 /// The functions to register.
 pub(super) static FUNCTIONS: &[Definition] = &[
     define(CONTAINS, two, Gives::Boolean, |call| {
-        test(call, |left, right| Ok(left.contains(&Value::read(right)?)))
+        test(call, |left, right| contains(left, &Value::read(right)?))
     }),
     define("jsonb_contained", two, Gives::Boolean, |call| {
-        test(call, |left, right| Ok(Value::read(right)?.contains(left)))
+        test(call, |left, right| contains(&Value::read(right)?, left))
     }),
     define(EXISTS, two, Gives::Boolean, |call| test(call, |value, key| Ok(exists(value, key)))),
     define(EXISTS_ANY, with_path, Gives::Boolean, |call| exist(call, false)),
@@ -65,7 +69,7 @@ pub(super) static FUNCTIONS: &[Definition] = &[
     define("jsonb_strip_nulls", one, JSONB, |call| {
         each(call, |mut value| {
             strip(&mut value);
-            Ok(value.text())
+            Ok(value.text()?)
         })
     }),
     define(PRETTY, one, Gives::Text, |call| {
@@ -164,18 +168,31 @@ fn exist(call: &Call<'_>, all: bool) -> Result<ArrayRef> {
     let mut results = Vec::with_capacity(call.rows);
     for (row, text) in texts.iter().enumerate() {
         results.push(match (text, keys.at(row)?) {
-            (Some(text), Some(keys)) => {
-                let value = Value::read(text)?;
-                let mut keys = keys.iter().flatten();
-                Some(match all {
-                    true => keys.all(|key| exists(&value, key)),
-                    false => keys.any(|key| exists(&value, key)),
-                })
-            }
+            (Some(text), Some(keys)) => Some(keys_exist(&Value::read(text)?, &keys, all)),
             _ => None,
         });
     }
     Ok(Arc::new(BooleanArray::from(results)))
+}
+
+/// True if all keys of a list exist in a value, or else any of them.
+fn keys_exist(value: &Value<'_>, keys: &[Option<String>], all: bool) -> bool {
+    let texts: Option<HashSet<&str>> = match value {
+        Value::Array(elements) if keys.len() > COMPARED_MAX => {
+            let texts = elements.iter().filter_map(|element| match element {
+                Value::String(text) => Some(&**text),
+                _ => None,
+            });
+            Some(texts.collect())
+        }
+        _ => None,
+    };
+    let is_there = |key: &String| match &texts {
+        Some(texts) => texts.contains(key.as_str()),
+        None => exists(value, key),
+    };
+    let mut keys = keys.iter().flatten();
+    if all { keys.all(is_there) } else { keys.any(is_there) }
 }
 
 fn concatenated(call: &Call<'_>) -> Result<ArrayRef> {
@@ -184,7 +201,7 @@ fn concatenated(call: &Call<'_>) -> Result<ArrayRef> {
     for pair in left.iter().zip(&right) {
         results.push(match pair {
             (Some(left), Some(right)) => {
-                Some(joined(Value::read(left)?, Value::read(right)?).text())
+                Some(joined(Value::read(left)?, Value::read(right)?).text()?)
             }
             _ => None,
         })?;
@@ -235,24 +252,24 @@ fn deleted(call: &Call<'_>) -> Result<ArrayRef> {
             remove(elements, indexes.value(row));
         }
         if let Some(names) = &names {
-            without(&mut value, names.value(row));
+            without(&mut value, |key| key == names.value(row));
         }
         if let Some(keys) = &keys {
-            for key in keys.at(row)?.unwrap_or_default().iter().flatten() {
-                without(&mut value, key);
-            }
+            let keys = keys.at(row)?.unwrap_or_default();
+            let keys: HashSet<&str> = keys.iter().flatten().map(String::as_str).collect();
+            without(&mut value, |key| keys.contains(key));
         }
-        results.push(Some(value.text()))?;
+        results.push(Some(value.text()?))?;
     }
     Ok(results.finish())
 }
 
-/// Removes a member, or the elements that are a text.
-fn without(value: &mut Value<'_>, key: &str) {
+/// Removes the members of some keys, or the elements that are texts like them.
+fn without(value: &mut Value<'_>, is_removed: impl Fn(&str) -> bool) {
     match value {
-        Value::Object(members) => members.retain(|(name, _)| name != key),
+        Value::Object(members) => members.retain(|(key, _)| !is_removed(key)),
         Value::Array(elements) => {
-            elements.retain(|element| !matches!(element, Value::String(text) if text == key));
+            elements.retain(|element| !matches!(element, Value::String(text) if is_removed(text)));
         }
         _ => {}
     }
@@ -279,7 +296,7 @@ fn deleted_path(call: &Call<'_>) -> Result<ArrayRef> {
             return Err(refused("cannot delete path in scalar").into());
         }
         delete(&mut value, &path, 1)?;
-        results.push(Some(value.text()))?;
+        results.push(Some(value.text()?))?;
     }
     Ok(results.finish())
 }
@@ -333,7 +350,7 @@ fn set(call: &Call<'_>) -> Result<ArrayRef> {
             creates: creates.is_none_or(|creates| creates.value(row)),
         };
         change.apply(&mut value, &path, 1)?;
-        results.push(Some(value.text()))?;
+        results.push(Some(value.text()?))?;
     }
     Ok(results.finish())
 }
@@ -403,7 +420,7 @@ fn inserted(call: &Call<'_>) -> Result<ArrayRef> {
             is_after: after.is_some_and(|after| after.value(row)),
         };
         insertion.apply(&mut value, &path, 1)?;
-        results.push(Some(value.text()))?;
+        results.push(Some(value.text()?))?;
     }
     Ok(results.finish())
 }
@@ -541,7 +558,7 @@ mod tests {
             let mut value = Value::read(text).unwrap();
             let change = Change { new: Value::read("9").unwrap(), creates };
             change.apply(&mut value, &path(steps), 1).unwrap();
-            assert_eq!(value.text(), expected, "{text} {steps:?}");
+            assert_eq!(value.text().unwrap(), expected, "{text} {steps:?}");
         }
         let mut value = Value::read("[1]").unwrap();
         let change = Change { new: Value::Null, creates: true };
@@ -553,7 +570,7 @@ mod tests {
         let insert = |text: &'static str, steps: &[&str], is_after| {
             let mut value = Value::read(text).unwrap();
             let insertion = Insertion { new: Value::read("9").unwrap(), is_after };
-            insertion.apply(&mut value, &path(steps), 1).map(|()| value.text())
+            insertion.apply(&mut value, &path(steps), 1).and_then(|()| value.text())
         };
         for (text, steps, is_after, expected) in [
             ("{\"a\": [0, 1]}", &["a", "1"][..], false, "{\"a\": [0, 9, 1]}"),
@@ -580,7 +597,7 @@ mod tests {
             ("1", "2", "[1, 2]"),
         ] {
             let value = joined(Value::read(left).unwrap(), Value::read(right).unwrap());
-            assert_eq!(value.text(), expected);
+            assert_eq!(value.text().unwrap(), expected);
         }
         let mut text = String::new();
         pretty(&Value::read("{\"a\": [1, {}], \"b\": null}").unwrap(), 0, &mut text).unwrap();
@@ -605,5 +622,31 @@ mod tests {
         let error = pretty(&Value::read(&deep).unwrap(), 0, &mut text).unwrap_err();
         assert_eq!(SqlError::from(error).sqlstate, "54000");
         assert!(text.len() < 64 << 20);
+    }
+
+    #[test]
+    fn many_keys_are_found_and_removed_as_few_are() {
+        let keys = |numbers: std::ops::Range<usize>| -> Vec<Option<String>> {
+            numbers.map(|number| Some(format!("k{number}"))).chain([None]).collect()
+        };
+        let names: Vec<String> = (0..40).map(|number| format!("\"k{number}\"")).collect();
+        let array = format!("[{}, 1]", names.join(", "));
+        let object = format!("{{{}}}", names.join(": 1, ") + ": 1");
+        for text in [&array, &object] {
+            let value = Value::read(text).unwrap();
+            for count in [3, 40] {
+                assert!(keys_exist(&value, &keys(0..count), true), "{text} {count}");
+                assert!(!keys_exist(&value, &keys(1..count + 40), true), "{text} {count}");
+                assert!(keys_exist(&value, &keys(39..count + 40), false), "{text} {count}");
+                assert!(!keys_exist(&value, &keys(40..count + 40), false), "{text} {count}");
+            }
+        }
+        let removed = |text: &str| {
+            let mut value = Value::read(text).unwrap();
+            without(&mut value, |key| key != "k7");
+            value.text().unwrap()
+        };
+        assert_eq!(removed(&array), "[\"k7\", 1]");
+        assert_eq!(removed(&object), "{\"k7\": 1}");
     }
 }

@@ -89,10 +89,7 @@ impl<'a> Lexer<'a> {
     /// # Errors
     /// 54000 for a text that is too long, and errors of the first token.
     pub(super) fn new(text: &'a str) -> Result<Self, SqlError> {
-        if text.len() > BYTES_MAX {
-            let message = format!("JSON of {} bytes exceeds the limit of {BYTES_MAX}", text.len());
-            return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
-        }
+        check_length(text)?;
         let mut lexer = Self {
             text,
             token: Token::End,
@@ -351,6 +348,18 @@ impl<'a> Lexer<'a> {
             _ => Err(self.expected("end of input")),
         }
     }
+}
+
+/// Checks the length of a text.
+///
+/// # Errors
+/// 54000 for one that is too long.
+pub(super) fn check_length(text: &str) -> Result<(), SqlError> {
+    if text.len() <= BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("JSON of {} bytes exceeds the limit of {BYTES_MAX}", text.len());
+    Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message))
 }
 
 /// The error of a text that is no JSON.
