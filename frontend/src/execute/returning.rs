@@ -7,7 +7,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::TableWithJoins;
 use partita_proto::catalog::Table;
-use partita_proto::size::batch_bytes;
+use partita_proto::size::{array_bytes, batch_bytes};
 use partita_sql::statement::{Query, Returning, Statement, TableName};
 
 use super::query::{Source, Target, plan};
@@ -60,7 +60,7 @@ impl Returned {
         rows: &RecordBatch,
         others: Vec<ArrayRef>,
     ) -> Result<(), SqlError> {
-        self.bytes += others.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
+        self.bytes += others.iter().map(array_bytes).sum::<usize>();
         self.joined.push(others);
         self.keep(table, rows)
     }

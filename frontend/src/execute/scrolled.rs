@@ -5,21 +5,29 @@
 //!
 //! Invariants:
 //! - the query is read only as far as a fetch needs, and its rows are kept to [`BYTES_MAX`];
-//! - kept rows count for the memory of queries.
+//! - kept rows count for the memory of queries, with the buffers that they hold: one that several batches share counts
+//!   once, and a batch that is a small part of its buffers is copied, so that it holds no others' rows.
 
 use std::sync::Arc;
 
 use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
 use arrow::record_batch::RecordBatch;
+use datafusion::common::utils::memory::{RecordBatchMemoryCounter, get_record_batch_memory_size};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use futures::{Stream, StreamExt};
+use partita_proto::size::batch_bytes;
+use partita_proto::wire::ipc;
 use partita_sql::statement::Direction;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 
 /// Maximum bytes of the rows that a cursor keeps.
 const BYTES_MAX: usize = 64 << 20;
+/// A batch is copied if it holds so many times the bytes of its own values.
+const WASTE_MAX: usize = 2;
+/// Bytes of a column of a batch beside its buffers.
+const COLUMN_BYTES: usize = 128;
 
 /// A query's rows, as far as they have been read.
 pub(super) struct Scrolled<S> {
@@ -30,6 +38,8 @@ pub(super) struct Scrolled<S> {
     batches: Vec<RecordBatch>,
     /// Number of rows in the batches.
     count: u64,
+    /// Buffers of the batches, each counted once.
+    buffers: RecordBatchMemoryCounter,
     bytes: usize,
     reservation: MemoryReservation,
     position: u64,
@@ -42,6 +52,7 @@ impl<S: Stream<Item = Result<RecordBatch, SqlError>> + Unpin> Scrolled<S> {
             failure: None,
             batches: Vec::new(),
             count: 0,
+            buffers: RecordBatchMemoryCounter::new(),
             bytes: 0,
             reservation: MemoryConsumer::new("SCROLL cursor").register(pool),
             position: 0,
@@ -108,7 +119,8 @@ impl<S: Stream<Item = Result<RecordBatch, SqlError>> + Unpin> Scrolled<S> {
     }
 
     fn keep(&mut self, batch: RecordBatch) -> Result<(), SqlError> {
-        let bytes = batch.get_array_memory_size();
+        let batch = own_rows(batch)?;
+        let bytes = self.buffers.count_batch(&batch) + COLUMN_BYTES * batch.num_columns();
         if self.bytes + bytes > BYTES_MAX {
             let message =
                 format!("a SCROLL cursor can read at most {} MiB of rows", BYTES_MAX >> 20);
@@ -140,6 +152,16 @@ impl<S: Stream<Item = Result<RecordBatch, SqlError>> + Unpin> Scrolled<S> {
     }
 }
 
+/// The rows without the buffers of a much larger batch, of which they are a part.
+fn own_rows(batch: RecordBatch) -> Result<RecordBatch, SqlError> {
+    if get_record_batch_memory_size(&batch) <= WASTE_MAX * batch_bytes(&batch) {
+        return Ok(batch);
+    }
+    let indices = UInt64Array::from_iter_values(0..batch.num_rows() as u64);
+    // Texts of a copied column lie in the buffers of the whole one.
+    Ok(ipc::compacted(&take_record_batch(&batch, &indices)?)?)
+}
+
 /// The same rows from the last to the first.
 fn reversed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, SqlError> {
     let reverse = |batch: &RecordBatch| {
@@ -151,7 +173,7 @@ fn reversed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, SqlError> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::array::{ArrayRef, AsArray, Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
     use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 
@@ -209,6 +231,31 @@ mod tests {
         for _ in 0..2 {
             let error = cursor.fetch(Direction::Forward(None)).await.unwrap_err();
             assert_eq!(error.sqlstate, "53200");
+        }
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_large_batch_count_with_their_own_bytes() {
+        let numbers = batch(0..2_000_000).unwrap();
+        let texts = (0..300).map(|number| format!("{number} {}", "x".repeat(100_000)));
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+        let texts = RecordBatch::try_from_iter([("v", texts)]).unwrap();
+        let tenths = (0..10).map(|part| numbers.slice(part * 200_000, 200_000)).collect();
+        let halves = (0..2).map(|part| numbers.slice(part * 1_000_000, 1_000_000)).collect();
+        let parts: [(Vec<RecordBatch>, usize, u64); 4] = [
+            // Copies of all rows, as much as the whole.
+            (tenths, 17 << 20, 2_000_000),
+            // Two views of the whole.
+            (halves, 17 << 20, 2_000_000),
+            (vec![numbers.slice(7, 9), numbers.slice(70, 9)], 1 << 10, 18),
+            (vec![texts.slice(7, 1), texts.slice(9, 2)], 1 << 20, 3),
+        ];
+        for (batches, bytes, count) in parts {
+            let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+            let stream = futures::stream::iter(batches.clone().into_iter().map(Ok));
+            let mut cursor = Scrolled::new(stream, &pool);
+            assert_eq!(cursor.fetch(Direction::Forward(None)).await.unwrap(), batches);
+            assert_eq!(cursor.count, count);
         }
     }
 }

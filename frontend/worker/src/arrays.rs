@@ -8,6 +8,7 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{partition, take};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use datafusion::logical_expr::ScalarUDF;
+use partita_proto::size::array_bytes;
 
 use crate::bounded::{check_size, check_total};
 use crate::error::{NULL_NOT_ALLOWED, NUMERIC_OUT_OF_RANGE, SqlError};
@@ -71,7 +72,7 @@ static FILL: Plain = Plain {
         }
         // The repeated value itself may be large.
         let indices = UInt64Array::from(indices);
-        let size = arguments[0].get_array_memory_size() as u64 / arguments[0].len().max(1) as u64;
+        let size = array_bytes(&arguments[0]) as u64 / arguments[0].len().max(1) as u64;
         let size = size.saturating_mul(indices.len() as u64);
         check_total("array_fill()", counts.len(), size)?;
         let values = take(&arguments[0], &indices, None)?;
@@ -303,7 +304,10 @@ mod tests {
         assert_eq!(shown(&(DIMS.run)(&[list(&[4, 5])]).unwrap()), "[1:2]");
         let counts: ArrayRef =
             Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(3)])]));
-        assert_eq!(shown(&(FILL.run)(&[whole(7), counts]).unwrap()), "[7, 7, 7]");
+        assert_eq!(shown(&(FILL.run)(&[whole(7), Arc::clone(&counts)]).unwrap()), "[7, 7, 7]");
+        // A value of a large batch is as large as any other.
+        let part: ArrayRef = Arc::new(Int64Array::from(vec![7; 10 << 20]).slice(5, 1));
+        assert_eq!(shown(&(FILL.run)(&[part, counts]).unwrap()), "[7, 7, 7]");
         let counts: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>([Some(
             vec![Some(2_000_000_000)],
         )]));

@@ -16,6 +16,7 @@ use arrow::util::pretty::pretty_format_batches;
 use parking_lot::Mutex;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use partita_proto::size::batch_bytes;
 
 use super::Encoder;
 use super::shown::{check_shown, with_array_texts, with_texts};
@@ -222,7 +223,7 @@ impl Encoder for Pretty {
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
         check_shown(batch)?;
-        self.bytes += batch.get_array_memory_size();
+        self.bytes += batch_bytes(batch);
         if self.bytes > PRETTY_BYTES_MAX {
             return Err(ArrowError::InvalidArgumentError(
                 "the result is too large for the table format; use LIMIT or another format"

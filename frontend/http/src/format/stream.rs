@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::try_unfold;
 use partita_frontend::{RowStream, SqlError};
+use partita_proto::size::batch_bytes;
 
 use super::Encoder;
 
@@ -114,7 +115,7 @@ impl State {
     }
 
     async fn encode(&mut self, batch: RecordBatch) -> Result<Vec<u8>, SqlError> {
-        if batch.get_array_memory_size() <= INLINE_BYTES_MAX {
+        if batch_bytes(&batch) <= INLINE_BYTES_MAX {
             return Ok(self.rows.encoder.rows(&batch)?);
         }
         let mut encoder =
@@ -193,6 +194,11 @@ mod tests {
         assert_eq!(bytes, b"0,,1970-01-01T00:00:00\n");
         let bytes = text(Pretty::default(), vec![]).await;
         assert!(String::from_utf8(bytes).unwrap().contains("| n | name | time |"));
+        // Parts of a large batch count as much as they show.
+        let large = batch(100_000);
+        let parts = (0..40).map(|row| large.slice(row, 1)).collect();
+        let bytes = text(Pretty::default(), parts).await;
+        assert!(String::from_utf8(bytes).unwrap().contains("| 39 | x    |"));
     }
 
     #[tokio::test]
