@@ -319,11 +319,8 @@ impl Fake {
             }
             TableChange::DropColumn(name) => schema.columns.retain(|column| column.name != name),
             TableChange::RenameColumn { from: old_name, to: new_name } => {
-                schema
-                    .columns
-                    .iter_mut()
-                    .filter(|c| c.name == old_name)
-                    .for_each(|c| c.name.clone_from(&new_name));
+                let matching = schema.columns.iter_mut().filter(|c| c.name == old_name);
+                matching.for_each(|c| c.name.clone_from(&new_name));
             }
             TableChange::SetType { column, column_type, length } => {
                 let matching = schema.columns.iter_mut().filter(|c| c.name == column);
@@ -349,6 +346,9 @@ impl Fake {
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
             TableChange::SetOptions(options) => schema.options = options,
+            TableChange::ChangeOptions { base, next } => {
+                schema.options = schema.options.merged(&base, &next);
+            }
             TableChange::ChangeFamilies(changes) => change_families(&mut schema, &changes)?,
             TableChange::SetView { columns, definition } => {
                 schema.columns = columns;

@@ -71,6 +71,10 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         }
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+        TableChange::ChangeOptions { base, next } => {
+            let options = schema.options.merged(base, next);
+            set_options(&mut schema, &options)?
+        }
         TableChange::ChangeFamilies(changes) => change_families(&mut schema, changes)?,
         TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
         TableChange::MoveColumn { column, after: predecessor } => {

@@ -49,6 +49,7 @@ pub mod materialized;
 pub mod measure;
 pub mod member;
 mod neighbour;
+mod option_merge;
 pub mod partitioning;
 pub mod placement;
 pub mod probe;

@@ -598,6 +598,14 @@ pub enum TableChange {
     },
     /// Replaces the options.
     SetOptions(TableOptions),
+    /// Changes the options that differ between two states; the others stay as they are when the change is decided
+    /// ([`TableOptions::merged`]).
+    ChangeOptions {
+        /// The options as the sender read them.
+        base: Box<TableOptions>,
+        /// The options as the sender wants them.
+        next: Box<TableOptions>,
+    },
     /// Changes the column families of a wide table, in this order, as they are when the change is decided.
     ChangeFamilies(Vec<FamilyChange>),
     /// Renames the table.

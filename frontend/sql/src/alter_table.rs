@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::catalog::Table;
 use partita_proto::id::ColumnId;
 use partita_proto::index::{Index, IndexKind};
-use partita_proto::schema::{Check, Column, Semantic, TableSchema};
+use partita_proto::schema::{Check, Column, Semantic, TableOptions, TableSchema};
 use partita_proto::service::TableChange;
 
 use super::check_constraint::{named_check, using};
@@ -480,13 +480,7 @@ impl AlterTable {
                     check_index(table, column, *kind)?;
                     changes.push(TableChange::DropIndex { column: column.clone(), kind: *kind });
                 }
-                AlterChange::SetOption(option) => {
-                    option.apply(&mut options);
-                    match changes.last_mut() {
-                        Some(TableChange::SetOptions(pending)) => pending.clone_from(&options),
-                        _ => changes.push(TableChange::SetOptions(options.clone())),
-                    }
-                }
+                AlterChange::SetOption(option) => set_option(&mut changes, &mut options, option),
                 AlterChange::Repartition(placement) => {
                     let (placement, cuts) = placement.resolve(table)?;
                     notices.push(Notice::notice(format!(
@@ -638,6 +632,22 @@ fn new_indexes(
         names.reserve(index_name)?;
     }
     names.of_column(name, *column_type, indexes)
+}
+
+/// Adds an option to the changes. Options that are named one after another are one change, and are set even to what the
+/// catalog shows: another client may have set them since.
+fn set_option(changes: &mut Vec<TableChange>, options: &mut TableOptions, option: &TableOption) {
+    if !matches!(changes.last(), Some(TableChange::ChangeOptions { .. })) {
+        let (base, next) = (Box::new(options.clone()), Box::new(options.clone()));
+        changes.push(TableChange::ChangeOptions { base, next });
+    }
+    option.apply(options);
+    if let Some(TableChange::ChangeOptions { base, next }) = changes.last_mut() {
+        option.apply(next);
+        if let Some(different) = option.other() {
+            different.apply(base);
+        }
+    }
 }
 
 /// Checks that a column has an index of a kind.

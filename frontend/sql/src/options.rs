@@ -293,6 +293,33 @@ impl TableOption {
             Self::RowSizeMax(bytes) => options.wide.get_or_insert_default().row_bytes_max = *bytes,
         }
     }
+
+    /// The option with another value; `None` for families, each of which is changed for itself.
+    pub(super) fn other(&self) -> Option<Self> {
+        let other_list = |list: &[String]| match list {
+            [] => vec![String::new()],
+            _ => Vec::new(),
+        };
+        Some(match self {
+            Self::Ttl(ttl) => Self::Ttl(other(ttl.as_ref())),
+            Self::TimeWindow(window) => Self::TimeWindow(other(window.as_ref())),
+            Self::Comment(comment) => Self::Comment(other(comment.as_ref())),
+            Self::ReplicationFactor(replicas) => Self::ReplicationFactor(other(replicas.as_ref())),
+            Self::AppendMode(append) => Self::AppendMode(!append),
+            Self::MergeMode(MergeMode::LastRow) => Self::MergeMode(MergeMode::LastNonNull),
+            Self::MergeMode(MergeMode::LastNonNull) => Self::MergeMode(MergeMode::LastRow),
+            Self::Partitioning(option) => Self::Partitioning(option.other()),
+            Self::AdviceOff(rules) => Self::AdviceOff(other_list(rules)),
+            Self::AdviceThresholds(thresholds) => Self::AdviceThresholds(other_list(thresholds)),
+            Self::Families(_) => return None,
+            Self::RowSizeWarn(bytes) => Self::RowSizeWarn(!bytes),
+            Self::RowSizeMax(bytes) => Self::RowSizeMax(!bytes),
+        })
+    }
+}
+
+fn other<T: Default>(value: Option<&T>) -> Option<T> {
+    if value.is_some() { None } else { Some(T::default()) }
 }
 
 impl Tokens<'_> {

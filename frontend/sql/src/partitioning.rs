@@ -75,6 +75,23 @@ impl PartitioningOption {
             Self::Forecast(enabled) => partitioning.forecast = enabled,
         }
     }
+
+    /// The option with another value.
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::ByLoad(enabled) => Self::ByLoad(!enabled),
+            Self::BySize(enabled) => Self::BySize(!enabled),
+            Self::PartitionSizeMb(size) => Self::PartitionSizeMb(!size),
+            Self::MinPartitions(number) => Self::MinPartitions(!number),
+            Self::MaxPartitions(number) => Self::MaxPartitions(!number),
+            Self::HotspotRemedy(HotspotRemedy::Off) => Self::HotspotRemedy(HotspotRemedy::Advise),
+            Self::HotspotRemedy(_) => Self::HotspotRemedy(HotspotRemedy::Off),
+            Self::KeepTogether(columns) => Self::KeepTogether(!columns),
+            Self::MergeAfter(seconds) => Self::MergeAfter(!seconds),
+            Self::PinExpiry(seconds) => Self::PinExpiry(!seconds),
+            Self::Forecast(enabled) => Self::Forecast(!enabled),
+        }
+    }
 }
 
 /// The full name of an option's key.

@@ -150,7 +150,7 @@ fn table_change(change: &TableChange) -> String {
         TableChange::DropIndex { column, kind } => {
             format!("ALTER COLUMN {column} UNSET {} INDEX", kind.sql())
         }
-        TableChange::SetOptions(_) => "SET options".to_owned(),
+        TableChange::SetOptions(_) | TableChange::ChangeOptions { .. } => "SET options".to_owned(),
         TableChange::ChangeFamilies(changes) => {
             let change = |change: &FamilyChange| match change {
                 FamilyChange::Create(family) => format!("ADD FAMILY {}", family.name),

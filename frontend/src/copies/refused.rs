@@ -67,7 +67,10 @@ pub(crate) fn check_target(catalog: &Catalog, ddl: &Ddl) -> Result<(), SqlError>
         Ddl::AlterTable {
             database,
             name,
-            change: TableChange::SetOptions(_) | TableChange::SetComment { .. },
+            change:
+                TableChange::SetOptions(_)
+                | TableChange::ChangeOptions { .. }
+                | TableChange::SetComment { .. },
         } => {
             let table = catalog.table(database, name);
             return table.map_or(Ok(()), |table| check_not_copied(catalog, table));

@@ -1,6 +1,7 @@
 //! COMMENT ON databases, tables, views and columns.
 
 use partita_proto::access::{Action, Permit};
+use partita_proto::schema::TableOptions;
 use partita_proto::service::{Ddl, TableChange};
 use partita_sql::statement::{Comment, CommentObject};
 
@@ -40,9 +41,12 @@ impl Session {
         let text = comment.text.clone();
         let change = match &comment.object {
             CommentObject::Table(_) | CommentObject::View(_) | CommentObject::Database(_) => {
-                let mut options = table.schema.options.clone();
-                options.comment = text;
-                TableChange::SetOptions(options)
+                // The comment is set even if the catalog shows that it is there: the catalog may be old.
+                let comment = if text.is_some() { None } else { Some(String::new()) };
+                let present = &table.schema.options;
+                let base = Box::new(TableOptions { comment, ..present.clone() });
+                let next = Box::new(TableOptions { comment: text, ..present.clone() });
+                TableChange::ChangeOptions { base, next }
             }
             CommentObject::Column { column, .. } => {
                 if table.schema.column(column).is_none() {

@@ -212,7 +212,7 @@ impl Session {
                     }
                 }
                 // Those of another version may stay.
-                TableChange::SetOptions(options) => {
+                TableChange::ChangeOptions { next: options, .. } => {
                     let present = &table.schema.options;
                     if options.advice_thresholds != present.advice_thresholds {
                         thresholds::check(options)?;

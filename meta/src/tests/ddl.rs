@@ -683,6 +683,29 @@ fn a_wide_table_stays_one_and_keeps_its_rows_together() {
 }
 
 #[test]
+fn clients_that_change_options_at_once_do_not_undo_each_other() {
+    let mut world = world_with("t");
+    let base = world.table("t").schema.options.clone();
+    let comment = Some("c".to_owned());
+    let commented = TableOptions { comment: comment.clone(), ..base.clone() };
+    let ttl = Some(Duration::from_secs(3_600));
+    let aged = TableOptions { ttl, ..base.clone() };
+    // Both have read the same options.
+    let mut change = |next: &TableOptions| {
+        let (base, next) = (Box::new(base.clone()), Box::new(next.clone()));
+        world.done(alter("t", TableChange::ChangeOptions { base, next }))
+    };
+    assert_eq!(change(&commented), Ok(true));
+    assert_eq!(change(&aged), Ok(true));
+    assert_eq!(change(&aged), Ok(false), "sent again, because the answer was lost");
+    // As for a change of all options.
+    let append_mode = !aged.append_mode;
+    let message = invalid(change(&TableOptions { append_mode, ..aged.clone() }));
+    assert_eq!(message, "'append_mode' cannot be changed after CREATE TABLE");
+    assert_eq!(world.table("t").schema.options, TableOptions { comment, ..aged });
+}
+
+#[test]
 fn tables_are_renamed_without_telling_nodes() {
     let mut world = world_with("t");
     world.done(create(new_table("u"))).unwrap();

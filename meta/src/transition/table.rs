@@ -291,6 +291,11 @@ pub(super) fn alter_table(
     if let TableChange::TakePlace(replaced) = change {
         return take_place(state, table, *replaced);
     }
+    // The checks below are about all the options that the table is to have.
+    if let TableChange::ChangeOptions { base, next } = change {
+        let change = TableChange::SetOptions(table.schema.options.merged(base, next));
+        return alter_table(state, database, name, &change, places);
+    }
     check_alter(state, table, change)?;
     if !matches!(change, TableChange::Rename(_)) {
         check_not_switching(state, table)?;
@@ -393,6 +398,8 @@ fn altered_former(
         | TableChange::Rename(_)
         | TableChange::TakePlace(_)
         | TableChange::ChangeFamilies(_)
+        // A change of options comes here as SetOptions.
+        | TableChange::ChangeOptions { .. }
         | TableChange::Repartition { .. } => return Ok(None),
     };
     let column = table.schema.column(name);

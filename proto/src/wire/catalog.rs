@@ -186,6 +186,10 @@ impl Wire for TableChange {
                 default: default.clone(),
             }),
             Self::SetOptions(options) => Kind::SetOptions(options.to_wire()),
+            Self::ChangeOptions { base, next } => Kind::ChangeOptions(pb::OptionsChange {
+                base: Some(base.to_wire()),
+                next: Some(next.to_wire()),
+            }),
             Self::Rename(name) => Kind::Rename(name.clone()),
             Self::TakePlace(replaced) => Kind::TakePlace(replaced.0),
             Self::ChangeFamilies(changes) => Kind::ChangeFamilies(pb::FamilyChanges {
@@ -237,6 +241,10 @@ impl Wire for TableChange {
             Kind::DropNotNull(column) => Self::DropNotNull(column),
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
+            Kind::ChangeOptions(change) => Self::ChangeOptions {
+                base: Box::new(required(change.base, "options")?),
+                next: Box::new(required(change.next, "options")?),
+            },
             Kind::Rename(name) => Self::Rename(name),
             Kind::TakePlace(replaced) => Self::TakePlace(TableId(replaced)),
             Kind::ChangeFamilies(changes) => Self::ChangeFamilies(all(changes.changes)?),

@@ -323,6 +323,8 @@ fn change() -> impl Strategy<Value = TableChange> {
         (name(), option::of(name()))
             .prop_map(|(column, default)| TableChange::SetDefault { column, default }),
         options().prop_map(TableChange::SetOptions),
+        (options().prop_map(Box::new), options().prop_map(Box::new))
+            .prop_map(|(base, next)| TableChange::ChangeOptions { base, next }),
         name().prop_map(TableChange::Rename),
         any::<u32>().prop_map(|replaced| TableChange::TakePlace(TableId(replaced))),
         wide().prop_map(|wide| {

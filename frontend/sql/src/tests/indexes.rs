@@ -458,7 +458,9 @@ fn rules_of_the_advisor_are_switched_off_by_an_option() {
     assert!(create_table_sql(&table).contains("'advice_off' = 'A05, A20'"));
     for sql in ["ALTER TABLE t SET ('advice_off' = NULL)", "ALTER TABLE t UNSET 'advice_off'"] {
         let (changes, _) = changes(&table, sql).unwrap();
-        let [TableChange::SetOptions(options)] = changes.as_slice() else { panic!("{changes:?}") };
+        let [TableChange::ChangeOptions { next: options, .. }] = changes.as_slice() else {
+            panic!("{changes:?}")
+        };
         assert!(options.advice_off.is_empty(), "{sql}");
     }
     for wrong in ["A5", "B05", "A005", "A05 A20", "all"] {
@@ -480,7 +482,9 @@ fn thresholds_of_the_advisor_are_an_option() {
         "ALTER TABLE t UNSET 'advice_thresholds'",
     ] {
         let (changes, _) = changes(&table, sql).unwrap();
-        let [TableChange::SetOptions(options)] = changes.as_slice() else { panic!("{changes:?}") };
+        let [TableChange::ChangeOptions { next: options, .. }] = changes.as_slice() else {
+            panic!("{changes:?}")
+        };
         assert!(options.advice_thresholds.is_empty(), "{sql}");
     }
     for wrong in ["calls", "calls=", "=5", "calls=x", "calls=NaN", "a b=1", "calls=1,CALLS=2"] {

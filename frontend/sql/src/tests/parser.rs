@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use partita_proto::id::{NodeId, PartitionId};
-use partita_proto::schema::ColumnType;
+use partita_proto::schema::{ColumnType, HotspotRemedy, TableOptions};
 use partita_proto::service::{AdminOrder, TableChange};
 
 use super::{made, one};
@@ -576,15 +576,41 @@ fn changes_of_a_table_are_checked_against_it() {
         "ALTER TABLE t SET ('ttl' = '1d'), SET ('time_window' = '1h'), ADD a INT, ADD b INT",
     )
     .unwrap();
-    let [TableChange::SetOptions(options), TableChange::AddColumns { columns, .. }] =
-        changes.as_slice()
+    let [
+        TableChange::ChangeOptions { base, next: options },
+        TableChange::AddColumns { columns, .. },
+    ] = changes.as_slice()
     else {
         panic!("{changes:?}")
     };
+    let present = &table.schema.options;
+    assert_eq!(present.merged(base, options), **options);
+    // Another client has set the same option, and one more.
+    let mut concurrent = present.clone();
+    concurrent.time_window = Some(Duration::from_secs(7));
+    concurrent.replication_factor = Some(2);
+    let mut expected = (**options).clone();
+    expected.replication_factor = Some(2);
+    assert_eq!(concurrent.merged(base, options), expected);
     assert_eq!(options.ttl, Some(Duration::from_secs(86_400)));
     assert_eq!(options.time_window, Some(Duration::from_secs(3600)));
     assert_eq!(options.comment.as_deref(), Some("c"));
     assert_eq!(columns.len(), 2);
+    // An option that is named is set, even to what the catalog shows: the catalog may be old.
+    for (named, mut other) in [
+        ("'ttl' = '7d'", TableOptions { ttl: None, ..present.clone() }),
+        ("comment = 'c'", TableOptions { comment: Some("d".to_owned()), ..present.clone() }),
+        ("'append_mode' = false", TableOptions { append_mode: true, ..present.clone() }),
+        ("'hotspot_remedy' = 'advise'", present.clone()),
+    ] {
+        other.partitioning.hotspot_remedy = HotspotRemedy::Off;
+        let sql = format!("ALTER TABLE t SET ({named}), SET ('hotspot_remedy' = 'advise')");
+        let changes = alter(&sql).to_changes(&table).unwrap().0;
+        let [TableChange::ChangeOptions { base, next }] = changes.as_slice() else {
+            panic!("{changes:?}")
+        };
+        assert_eq!(other.merged(base, next), *present, "{named}");
+    }
     let parsed = alter("ALTER TABLE t ADD COLUMN tag STRING PRIMARY KEY");
     assert!(matches!(parsed.changes[0], AlterChange::AddColumn { tag: true, .. }));
     // Keys of rows that exist have NULL in it, whatever the default.
