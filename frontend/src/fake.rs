@@ -42,7 +42,7 @@ use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
-use partita_proto::schema::{Column, MergeMode, Semantic, TableSchema};
+use partita_proto::schema::{Column, MergeMode, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
     AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FirstByTime, FragmentRequest,
     FragmentService, IndexUse, KeyOrder, MetaService, NamedObject, NewTable, PartitionSpec,
@@ -345,10 +345,8 @@ impl Fake {
                 let name = format!("{column} ({})", kind.method());
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
-            TableChange::SetOptions(options) => schema.options = options,
-            TableChange::ChangeOptions { base, next } => {
-                schema.options = schema.options.merged(&base, &next);
-            }
+            TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+            TableChange::ChangeOptions { base, next } => change_options(&mut schema, &base, &next)?,
             TableChange::ChangeFamilies(changes) => change_families(&mut schema, &changes)?,
             TableChange::SetView { columns, definition } => {
                 schema.columns = columns;
@@ -825,8 +823,26 @@ fn add_columns(
 }
 
 fn change_families(schema: &mut TableSchema, changes: &[FamilyChange]) -> Result<(), Error> {
-    let wide = schema.options.wide.as_mut().ok_or_else(|| none("column family", ""))?;
-    changes.iter().try_for_each(|change| change.apply(&mut wide.families))
+    let wide = schema.options.wide.as_ref().ok_or_else(|| none("column family", ""))?;
+    schema.options.wide = Some(wide.changed(changes, schema.version.next())?);
+    Ok(())
+}
+
+fn change_options(
+    schema: &mut TableSchema,
+    base: &TableOptions,
+    next: &TableOptions,
+) -> Result<(), Error> {
+    let options = schema.options.merged(base, next);
+    set_options(schema, options)
+}
+
+fn set_options(schema: &mut TableSchema, mut options: TableOptions) -> Result<(), Error> {
+    if let (Some(present), Some(wide)) = (&schema.options.wide, &mut options.wide) {
+        *wide = present.replaced(wide, schema.version.next())?;
+    }
+    schema.options = options;
+    Ok(())
 }
 
 /// Moves a column behind another one, or to the first place.

@@ -14,6 +14,8 @@
 //! A request sees the cells that a query sees. What it deletes takes the garbage of the same columns along: no older version
 //! comes to light where a newer one is deleted.
 
+mod dropped;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

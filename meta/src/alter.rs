@@ -345,18 +345,27 @@ fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> R
 }
 
 fn change_families(schema: &mut TableSchema, changes: &[FamilyChange]) -> Result<bool, Error> {
-    let mut options = schema.options.clone();
-    let Some(wide) = &mut options.wide else {
+    let Some(wide) = &schema.options.wide else {
         let message = "only wide tables have column families".to_owned();
         return Err(Error::Query { sqlstate: WRONG_OBJECT_TYPE.to_owned(), message, hint: None });
     };
-    changes.iter().try_for_each(|change| change.apply(&mut wide.families))?;
-    set_options(schema, &options)
+    let wide = Some(wide.changed(changes, schema.version.next())?);
+    let options = TableOptions { wide, ..schema.options.clone() };
+    store_options(schema, options)
 }
 
 fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool, Error> {
-    check_options(options, &schema.key)?;
-    if schema.options == *options {
+    let mut options = options.clone();
+    if let (Some(present), Some(wide)) = (&schema.options.wide, &mut options.wide) {
+        // The sender may not know yet which families were dropped.
+        *wide = present.replaced(wide, schema.version.next())?;
+    }
+    store_options(schema, options)
+}
+
+fn store_options(schema: &mut TableSchema, options: TableOptions) -> Result<bool, Error> {
+    check_options(&options, &schema.key)?;
+    if schema.options == options {
         return Ok(false);
     }
     if schema.options.append_mode != options.append_mode {
@@ -375,7 +384,7 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
             "'merge_mode' cannot be set on a table with 'append_mode' = 'true'".to_owned(),
         ));
     }
-    schema.options.clone_from(options);
+    schema.options = options;
     Ok(true)
 }
 

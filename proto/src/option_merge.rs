@@ -80,6 +80,7 @@ fn merged_partitioning(states: &States<'_, Partitioning>) -> Partitioning {
 fn merged_wide(states: &States<'_, Wide>) -> Wide {
     Wide {
         families: merged_families(&states.part(|wide| &wide.families)),
+        dropped: states.present.dropped.clone(),
         row_bytes_warn: states.value(|wide| &wide.row_bytes_warn),
         row_bytes_max: states.value(|wide| &wide.row_bytes_max),
     }

@@ -14,7 +14,8 @@
 //! Invariants (checked by [`Wide::check`]):
 //! - columns and key are those of the picture, in this order, and none is NULL;
 //! - the cells of a row are in one partition: rows are kept together by their row key, which alone places them;
-//! - names of families are unique and valid; rules are not empty and not deeper than [`GC_DEPTH_MAX`].
+//! - names of families are unique and valid, and none is that of a dropped family whose cells may still be there
+//!   ([`DroppedFamily`]); rules are not empty and not deeper than [`GC_DEPTH_MAX`].
 
 mod family;
 mod gc;
@@ -25,7 +26,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::family::FamilyChange;
+pub use self::family::{DroppedFamily, FamilyChange};
 pub use self::gc::{GC_DEPTH_MAX, GcRule, Version};
 pub use self::mutation::{CellKey, CellMutation, RowChange, RowMutation};
 pub use self::read_modify::{ReadModify, ReadModifyRule};
@@ -79,6 +80,9 @@ pub struct Family {
 pub struct Wide {
     /// Column families; cells of others are refused.
     pub families: Vec<Family>,
+    /// Families that were dropped, until their cells are removed. Their names are not given to others.
+    #[serde(default)]
+    pub dropped: Vec<DroppedFamily>,
     /// Bytes of a row from which on it is reported as large.
     pub row_bytes_warn: u64,
     /// Bytes of a row beyond which it takes no more cells.
@@ -87,7 +91,12 @@ pub struct Wide {
 
 impl Default for Wide {
     fn default() -> Self {
-        Self { families: Vec::new(), row_bytes_warn: ROW_BYTES_WARN, row_bytes_max: ROW_BYTES_MAX }
+        Self {
+            families: Vec::new(),
+            dropped: Vec::new(),
+            row_bytes_warn: ROW_BYTES_WARN,
+            row_bytes_max: ROW_BYTES_MAX,
+        }
     }
 }
 
@@ -104,7 +113,7 @@ impl Wide {
 
     /// True if any cell may become garbage.
     pub fn collects(&self) -> bool {
-        self.families.iter().any(|family| family.gc.is_some())
+        !self.dropped.is_empty() || self.families.iter().any(|family| family.gc.is_some())
     }
 
     /// Those of a row's cells that are garbage at a time, in microseconds since 1970. `cells`: all that are there, ascending.
@@ -178,11 +187,9 @@ impl Wide {
     }
 
     fn check_families(&self) -> Result<(), Error> {
-        if self.families.len() > FAMILIES_MAX {
-            return invalid(format!(
-                "{} column families exceed the limit of {FAMILIES_MAX}",
-                self.families.len()
-            ));
+        let count = self.families.len() + self.dropped.len();
+        if count > FAMILIES_MAX {
+            return invalid(format!("{count} column families exceed the limit of {FAMILIES_MAX}"));
         }
         let mut names = BTreeSet::new();
         for family in &self.families {

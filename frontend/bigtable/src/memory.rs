@@ -148,6 +148,7 @@ impl WideStore for Memory {
                             cells.retain(|place, _| place.family != name);
                         }
                     }
+                    FamilyChange::Cleared(_) => {}
                 }
             }
             stored.wide.families = families;

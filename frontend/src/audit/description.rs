@@ -156,6 +156,7 @@ fn table_change(change: &TableChange) -> String {
                 FamilyChange::Create(family) => format!("ADD FAMILY {}", family.name),
                 FamilyChange::Update(family) => format!("ALTER FAMILY {}", family.name),
                 FamilyChange::Drop(name) => format!("DROP FAMILY {name}"),
+                FamilyChange::Cleared(family) => format!("FREE FAMILY {}", family.name),
             };
             changes.iter().map(change).collect::<Vec<_>>().join(", ")
         }

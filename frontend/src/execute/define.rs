@@ -176,8 +176,44 @@ impl Session {
             return self.begin_rekeying(&table, new, permit).await;
         }
         let (mut changes, notices) = alter.to_changes(&table)?;
+        self.prepare_changes(&table, &mut changes)?;
+        let sets_families = changes.iter().any(|change| changes_families(change));
+        if sets_families {
+            // The names of families are not free before their cells are removed, which may have been interrupted.
+            Box::pin(self.frontend().clear_dropped(permit, &table)).await?;
+        }
+        let database = table.database.clone();
+        let mut name = table.name.clone();
+        let mut unchecked = alter.changes.iter().filter_map(|change| match change {
+            AlterChange::AddCheck(check) => Some(check.not_valid),
+            _ => None,
+        });
+        for change in changes {
+            if let TableChange::AddCheck(check) = change {
+                let is_valid = unchecked.next() != Some(true);
+                self.add_check((&database, &name), check, is_valid, permit).await?;
+                continue;
+            }
+            let renamed = match &change {
+                TableChange::Rename(new_name) => Some(new_name.clone()),
+                _ => None,
+            };
+            let ddl = Ddl::AlterTable { database: database.clone(), name: name.clone(), change };
+            self.frontend().change(permit, ddl).await?;
+            if let Some(new_name) = renamed {
+                name = new_name;
+            }
+        }
+        if sets_families {
+            Box::pin(self.frontend().clear_dropped(permit, &table)).await?;
+        }
+        Ok(Output::done_with(alter.tag(), notices))
+    }
+
+    /// Checks changes of a table before the first is made, and completes those that add columns.
+    fn prepare_changes(&self, table: &Table, changes: &mut [TableChange]) -> Result<(), SqlError> {
         let state = self.frontend().state();
-        for change in &mut changes {
+        for change in changes {
             match change {
                 TableChange::AddColumns { columns, .. } => {
                     let mut schema = table.schema.as_ref().clone();
@@ -224,29 +260,7 @@ impl Session {
                 _ => {}
             }
         }
-        let database = table.database.clone();
-        let mut name = table.name.clone();
-        let mut unchecked = alter.changes.iter().filter_map(|change| match change {
-            AlterChange::AddCheck(check) => Some(check.not_valid),
-            _ => None,
-        });
-        for change in changes {
-            if let TableChange::AddCheck(check) = change {
-                let is_valid = unchecked.next() != Some(true);
-                self.add_check((&database, &name), check, is_valid, permit).await?;
-                continue;
-            }
-            let renamed = match &change {
-                TableChange::Rename(new_name) => Some(new_name.clone()),
-                _ => None,
-            };
-            let ddl = Ddl::AlterTable { database: database.clone(), name: name.clone(), change };
-            self.frontend().change(permit, ddl).await?;
-            if let Some(new_name) = renamed {
-                name = new_name;
-            }
-        }
-        Ok(Output::done_with(alter.tag(), notices))
+        Ok(())
     }
 
     pub(super) async fn drop_table(
@@ -552,6 +566,11 @@ fn check_kind(alter: &AlterTable, table: &Table) -> Result<(), SqlError> {
         return Err(SqlError::new(WRONG_OBJECT_TYPE, format!("\"{}\" is not a view", table.name)));
     }
     Ok(())
+}
+
+/// True for a change of the column families of a wide table.
+fn changes_families(change: &TableChange) -> bool {
+    matches!(change, TableChange::ChangeOptions { base, next } if base.wide != next.wide)
 }
 
 fn not_there(changed: bool, tag: &str, object: &str) -> Output {

@@ -8,7 +8,7 @@ use partita_proto::range::TypedRange;
 use partita_proto::route::hash_cuts;
 use partita_proto::rule::{Comparison, Rule};
 use partita_proto::schema::{Check, TextLength};
-use partita_proto::wide::{Family, FamilyChange};
+use partita_proto::wide::{DroppedFamily, Family, FamilyChange};
 
 use super::*;
 use crate::catalog::Work;
@@ -673,6 +673,15 @@ fn a_wide_table_stays_one_and_keeps_its_rows_together() {
     let families = &schema.options.wide.as_ref().unwrap().families;
     let names: Vec<&str> = families.iter().map(|family| family.name.as_str()).collect();
     assert_eq!(names, ["f", "h"]);
+    // The name of a dropped one is free when its cells are removed.
+    let version = schema.version;
+    let dropped = DroppedFamily { name: "g".to_owned(), version };
+    assert_eq!(schema.options.wide.as_ref().unwrap().dropped, [dropped.clone()]);
+    let mut change = |changes| world.done(alter("w", TableChange::ChangeFamilies(changes)));
+    assert_eq!(change(vec![family("g")]).unwrap_err().sqlstate(), "55006");
+    assert_eq!(change(vec![FamilyChange::Cleared(dropped.clone())]), Ok(true));
+    assert_eq!(change(vec![FamilyChange::Cleared(dropped)]), Ok(false));
+    assert_eq!(change(vec![family("g")]), Ok(true));
     let source = world.catalog.table("public", "w").unwrap().id;
     let mut copy = NewTable { name: "c".to_owned(), copy_of: Some(source), ..wide };
     copy.schema.key.reverse();

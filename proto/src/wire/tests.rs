@@ -34,7 +34,7 @@ use crate::service::{
 };
 use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
-use crate::wide::{Family, FamilyChange, GcRule, Wide};
+use crate::wide::{DroppedFamily, Family, FamilyChange, GcRule, Wide};
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zé\"]{0,6}"
@@ -152,9 +152,12 @@ fn gc_rule() -> impl Strategy<Value = GcRule> {
 
 fn wide() -> impl Strategy<Value = Wide> {
     let family = (name(), option::of(gc_rule())).prop_map(|(name, gc)| Family { name, gc });
-    (vec(family, 0..3), any::<u64>(), any::<u64>()).prop_map(
-        |(families, row_bytes_warn, row_bytes_max)| Wide {
+    let dropped = (name(), any::<u32>())
+        .prop_map(|(name, version)| DroppedFamily { name, version: SchemaVersion(version) });
+    (vec(family, 0..3), vec(dropped, 0..2), any::<u64>(), any::<u64>()).prop_map(
+        |(families, dropped, row_bytes_warn, row_bytes_max)| Wide {
             families,
+            dropped,
             row_bytes_warn,
             row_bytes_max,
         },
@@ -336,7 +339,8 @@ fn change() -> impl Strategy<Value = TableChange> {
                     FamilyChange::Create(family),
                 ]
             });
-            TableChange::ChangeFamilies(changes.collect())
+            let cleared = wide.dropped.into_iter().map(FamilyChange::Cleared);
+            TableChange::ChangeFamilies(changes.chain(cleared).collect())
         }),
         (placement(), vec(bound(), 0..3))
             .prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),

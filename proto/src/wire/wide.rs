@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::{Wire, all, missing, pb};
 use crate::error::Error;
-use crate::wide::{Family, FamilyChange, GC_DEPTH_MAX, GcRule, Wide};
+use crate::id::SchemaVersion;
+use crate::wide::{DroppedFamily, Family, FamilyChange, GC_DEPTH_MAX, GcRule, Wide};
 
 impl Wire for Wide {
     type Message = pb::Wide;
@@ -16,12 +17,14 @@ impl Wire for Wide {
             families: self.families.iter().map(Wire::to_wire).collect(),
             row_bytes_warn: self.row_bytes_warn,
             row_bytes_max: self.row_bytes_max,
+            dropped: self.dropped.iter().map(Wire::to_wire).collect(),
         }
     }
 
     fn from_wire(message: pb::Wide) -> Result<Self, Error> {
         Ok(Self {
             families: all(message.families)?,
+            dropped: all(message.dropped)?,
             row_bytes_warn: message.row_bytes_warn,
             row_bytes_max: message.row_bytes_max,
         })
@@ -44,6 +47,18 @@ impl Wire for Family {
     }
 }
 
+impl Wire for DroppedFamily {
+    type Message = pb::DroppedFamily;
+
+    fn to_wire(&self) -> pb::DroppedFamily {
+        pb::DroppedFamily { name: self.name.clone(), version: self.version.0 }
+    }
+
+    fn from_wire(message: pb::DroppedFamily) -> Result<Self, Error> {
+        Ok(Self { name: message.name, version: SchemaVersion(message.version) })
+    }
+}
+
 impl Wire for FamilyChange {
     type Message = pb::FamilyChange;
 
@@ -53,6 +68,7 @@ impl Wire for FamilyChange {
             Self::Create(family) => Kind::Create(family.to_wire()),
             Self::Update(family) => Kind::Update(family.to_wire()),
             Self::Drop(name) => Kind::Drop(name.clone()),
+            Self::Cleared(family) => Kind::Cleared(family.to_wire()),
         };
         pb::FamilyChange { kind: Some(kind) }
     }
@@ -63,6 +79,7 @@ impl Wire for FamilyChange {
             Kind::Create(family) => Self::Create(Wire::from_wire(family)?),
             Kind::Update(family) => Self::Update(Wire::from_wire(family)?),
             Kind::Drop(name) => Self::Drop(name),
+            Kind::Cleared(family) => Self::Cleared(Wire::from_wire(family)?),
         })
     }
 }

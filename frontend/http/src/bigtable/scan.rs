@@ -138,14 +138,6 @@ impl Names {
         Some(query)
     }
 
-    /// The DELETE of the cells of a family.
-    pub(super) fn family_deletion(&self, family: &str) -> Query {
-        let text = format!("DELETE FROM {} WHERE ", self.table);
-        let mut query = Query { text, values: Vec::new() };
-        query.compare(&self.columns[1], "=", ScalarValue::Utf8View(Some(family.to_owned())));
-        query
-    }
-
     /// The queries of a scan, in their order.
     pub(super) fn queries(&self, scan: &Scan) -> Vec<Query> {
         let [key, family, qualifier, time, value] = &self.columns;

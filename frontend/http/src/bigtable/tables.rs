@@ -133,7 +133,8 @@ fn schema(families: Vec<Family>) -> TableSchema {
     }
 }
 
-/// Changes families, and then removes the cells of those that were dropped.
+/// Changes families, and then removes the cells of those that were dropped; before that, the cells of families that were
+/// dropped earlier and whose removal was interrupted, so that their names are free.
 pub(super) async fn alter(
     door: &Door,
     caller: Identity,
@@ -143,11 +144,7 @@ pub(super) async fn alter(
     let Found { table, .. } = find(door, caller, name)?;
     let permit =
         door.frontend.authorize(&caller, &[need_of(&door.frontend, Action::Own, &table)?])?;
-    let dropped = changes.iter().filter_map(|change| match change {
-        FamilyChange::Drop(name) => Some(name.clone()),
-        FamilyChange::Create(_) | FamilyChange::Update(_) => None,
-    });
-    let dropped: Vec<String> = dropped.collect();
+    Box::pin(door.frontend.clear_dropped(&permit, &table)).await?;
     // Meta applies the change to the current families, so concurrent requests do not undo each other.
     let change = Ddl::AlterTable {
         database: table.database.clone(),
@@ -155,11 +152,7 @@ pub(super) async fn alter(
         change: TableChange::ChangeFamilies(changes),
     };
     door.frontend.change(&permit, change).await?;
-    let names = Names::of(&table)?;
-    for family in dropped {
-        run(door, caller, &table, &names.family_deletion(&family)).await?;
-    }
-    Ok(())
+    Box::pin(door.frontend.clear_dropped(&permit, &table)).await
 }
 
 /// Drops a table with all its rows.

@@ -9,14 +9,16 @@ use partita_bigtable::rows::KeySpan;
 use partita_bigtable::{Check, FamilyChange, Scan, TableName, WideStore};
 use partita_frontend::fake::Fake;
 use partita_frontend::{FrontendOptions, SessionOptions};
-use partita_proto::access::{Door as DoorKind, Identity};
+use partita_proto::access::{Action, Door as DoorKind, Identity};
 use partita_proto::id::BOOTSTRAP_ROLE;
+use partita_proto::service::{Ddl, TableChange};
 use partita_proto::wide::{CellMutation, Family, GcRule, ReadModify, ReadModifyRule, RowMutation};
 use tonic::{Code, Status};
 
 use crate::HttpOptions;
 use crate::bigtable::store;
 use crate::door::Door;
+use crate::write_rights::need_of;
 
 /// A store over a fresh cluster, and its superuser.
 struct World {
@@ -197,6 +199,32 @@ async fn families_change_and_rows_are_dropped() {
     world.store.drop_table(root, &table).await.unwrap();
     let gone = world.store.table(root, &table).await.unwrap_err();
     assert_eq!(gone.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_family_that_is_created_again_has_no_cells_of_the_former_one() {
+    let world = World::new().await;
+    let cells = vec![set("f", "q", 1_000, "1"), set("g", "q", 1_000, "2")];
+    assert_eq!(world.mutate(vec![row("a", cells)]).await, [None]);
+    // A request that ended before it removed the cells.
+    let frontend = &world.door.frontend;
+    let stored = Arc::clone(frontend.catalog().table("i", "t").unwrap());
+    let need = need_of(frontend, Action::Own, &stored).unwrap();
+    let permit = frontend.authorize(&world.root, &[need]).unwrap();
+    let family = || Family { name: "g".to_owned(), gc: None };
+    let change = |change| Ddl::AlterTable {
+        database: "i".to_owned(),
+        name: "t".to_owned(),
+        change: TableChange::ChangeFamilies(vec![change]),
+    };
+    frontend.change(&permit, change(FamilyChange::Drop("g".to_owned()))).await.unwrap();
+    let refused = frontend.change(&permit, change(FamilyChange::Create(family()))).await;
+    assert_eq!(refused.unwrap_err().sqlstate, "55006");
+    let create = vec![FamilyChange::Create(family())];
+    world.store.alter(world.root, &name("t"), create).await.unwrap();
+    assert_eq!(world.all().await, ["a/f:q@1000=1"]);
+    let wide = world.store.table(world.root, &name("t")).await.unwrap().wide;
+    assert_eq!((wide.families.last(), wide.dropped.len()), (Some(&family()), 0));
 }
 
 #[tokio::test]

@@ -97,7 +97,7 @@ fn wide() -> Wide {
         Family { name: "stats".to_owned(), gc: Some(rule) },
         Family { name: "meta".to_owned(), gc: None },
     ];
-    Wide { families, row_bytes_warn: 300, row_bytes_max: 70_000 }
+    Wide { families, dropped: Vec::new(), row_bytes_warn: 300, row_bytes_max: 70_000 }
 }
 
 fn index(options: IndexOptions) -> Index {
