@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use datafusion::common::ScalarValue;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::TrackConsumersPool;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
@@ -438,6 +438,11 @@ impl Frontend {
     /// The last lines of line protocol that were not stored.
     pub fn rejected_points(&self) -> &RejectedPoints {
         &self.rejected_points
+    }
+
+    /// A claim on the memory of queries, of nothing yet, for a consumer that errors name.
+    pub fn claim_memory(&self, consumer: &str) -> MemoryReservation {
+        MemoryConsumer::new(consumer).register(&self.state.runtime_env().memory_pool)
     }
 
     /// Threads that statements run on.

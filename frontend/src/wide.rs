@@ -13,6 +13,9 @@
 //!
 //! A request sees the cells that a query sees. What it deletes takes the garbage of the same columns along: no older version
 //! comes to light where a newer one is deleted.
+//!
+//! A row may be large: its memory counts as that of queries does, and decisions on many cells run where queries do, in a
+//! lane.
 
 mod dropped;
 
@@ -23,6 +26,7 @@ use std::time::{Duration, SystemTime};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::{DataType, Field, Schema, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
+use datafusion::execution::memory_pool::MemoryReservation;
 use futures::StreamExt;
 use partita_proto::Error;
 use partita_proto::access::Permit;
@@ -46,6 +50,12 @@ use crate::router::REQUEST_BYTES_MAX;
 
 /// Time after which a request gives up whose row others keep changing.
 const CONTENDED_MAX: Duration = Duration::from_mins(1);
+/// Cells of a row up to which a request is decided at once: the work of less than a millisecond.
+const LIGHT_CELLS: usize = 1_024;
+/// Forms in which a request has the cells of a row: those stored, those that queries return, and those of filters.
+const FORMS: usize = 3;
+/// Bytes of a cell in each form beside those of its parts, about.
+const CELL_BYTES: usize = 160;
 /// SQLSTATE of a row that others keep changing.
 const SERIALIZATION_FAILURE: &str = "40001";
 /// SQLSTATE of a table of another kind.
@@ -53,6 +63,21 @@ const WRONG_OBJECT_TYPE: &str = "42809";
 
 /// Cells of a row, with their values.
 pub type Cells = BTreeMap<CellKey, Vec<u8>>;
+
+/// All cells of a row that are stored.
+struct Stored {
+    cells: Cells,
+    /// Memory of the cells.
+    memory: MemoryReservation,
+}
+
+impl Stored {
+    /// Adds cells of a batch with the columns of a wide table, by position, with values or without.
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), SqlError> {
+        self.memory.try_grow(FORMS * (batch_bytes(batch) + batch.num_rows() * CELL_BYTES))?;
+        Ok(keep(&mut self.cells, batch)?)
+    }
+}
 
 /// Row of a wide table, as it was read.
 struct Row {
@@ -63,6 +88,12 @@ struct Row {
 }
 
 impl Row {
+    /// The row of a table with its families.
+    fn new(cells: Cells, wide: &Wide) -> Self {
+        let garbage = wide.garbage(cells.keys(), now_us()).into_iter().cloned().collect();
+        Self { cells, garbage }
+    }
+
     /// The cells that queries return.
     fn visible(&self) -> Cells {
         let is_visible = |(key, _): &(&CellKey, &Vec<u8>)| !self.garbage.contains(*key);
@@ -98,8 +129,9 @@ impl Frontend {
         request.check(wide_of(table)?)?;
         let request = request.stamped(now_us());
         if request.reads() {
-            let decide = |row: &Row| Ok::<_, SqlError>((row.changed(&request, now_us()), ()));
-            return self.change_row(permit, table, (&request.row_key, false), decide).await;
+            let row_key = request.row_key.clone();
+            let decide = move |row: &Row| Ok::<_, SqlError>((row.changed(&request, now_us()), ()));
+            return self.change_row(permit, table, (&row_key, false), decide).await;
         }
         let (newest, _) = self.table_plan(table)?;
         let change = request.change(std::iter::empty(), now_us());
@@ -119,7 +151,7 @@ impl Frontend {
         permit: &Permit,
         table: &Arc<Table>,
         row_key: &[u8],
-        predicate: impl Fn(&Cells) -> Result<bool, SqlError> + Send + Sync,
+        predicate: impl Fn(&Cells) -> Result<bool, SqlError> + Send + Sync + 'static,
         (if_true, if_false): (Vec<CellMutation>, Vec<CellMutation>),
     ) -> Result<bool, SqlError> {
         let wide = wide_of(table)?;
@@ -133,7 +165,7 @@ impl Frontend {
             Ok::<_, SqlError>(request.stamped(now_us))
         };
         let (if_true, if_false) = (request(if_true)?, request(if_false)?);
-        let decide = |row: &Row| {
+        let decide = move |row: &Row| {
             let holds = predicate(&row.visible())?;
             let request = if holds { &if_true } else { &if_false };
             Ok::<_, SqlError>((row.changed(request, now_us), holds))
@@ -153,13 +185,15 @@ impl Frontend {
         request: &ReadModify,
     ) -> Result<Cells, SqlError> {
         request.check(wide_of(table)?)?;
-        let decide = |row: &Row| {
+        let request = request.clone();
+        let row_key = request.row_key.clone();
+        let decide = move |row: &Row| {
             let now_us = now_us();
             let written = request.change(&row.visible(), now_us - now_us.rem_euclid(1_000))?;
             let change = RowChange { written: written.clone(), removed: BTreeSet::new() };
             Ok::<_, SqlError>((change, written))
         };
-        self.change_row(permit, table, (&request.row_key, true), decide).await
+        self.change_row(permit, table, (&row_key, true), decide).await
     }
 
     /// Reads a row, with the values of its cells or without, and writes what `decide` makes of it; again as long as others
@@ -169,11 +203,12 @@ impl Frontend {
         permit: &Permit,
         table: &Arc<Table>,
         (row_key, with_values): (&[u8], bool),
-        decide: impl Fn(&Row) -> Result<(RowChange, T), SqlError> + Send + Sync,
+        decide: impl Fn(&Row) -> Result<(RowChange, T), SqlError> + Send + Sync + 'static,
     ) -> Result<T, SqlError>
     where
-        T: Send,
+        T: Send + 'static,
     {
+        let decide = Arc::new(decide);
         let deadline = Instant::now() + CONTENDED_MAX;
         let mut was_refused = false;
         loop {
@@ -186,16 +221,15 @@ impl Frontend {
             let (newest, plan) = self.table_plan(table)?;
             let reads = Arc::new(Reads::of_row(newest.schema.version));
             let row = self.read_row((&newest, &plan), row_key, with_values, &reads);
-            let row = match Box::pin(row).await {
-                Err(Error::StaleRoute { .. } | Error::StaleSchema { .. })
-                    if Instant::now() < deadline =>
-                {
+            let row = match Box::pin(row).await? {
+                Ok(row) => row,
+                Err(_) if Instant::now() < deadline => {
                     self.view().newer_catalog(version, deadline).await;
                     continue;
                 }
-                row => row?,
+                Err(stale) => return Err(stale.into()),
             };
-            let (change, result) = decide(&row)?;
+            let (change, result) = self.decided(&newest, row, &decide).await?;
             if change.is_empty() {
                 return Ok(result);
             }
@@ -213,18 +247,42 @@ impl Frontend {
         }
     }
 
-    /// All cells of a row, garbage included, noted as read; without their values unless `with_values`.
+    /// Decides on a row, in a lane if it has many cells.
+    async fn decided<T, D>(
+        &self,
+        table: &Arc<Table>,
+        Stored { cells, memory }: Stored,
+        decide: &Arc<D>,
+    ) -> Result<(RowChange, T), SqlError>
+    where
+        T: Send + 'static,
+        D: Fn(&Row) -> Result<(RowChange, T), SqlError> + Send + Sync + 'static,
+    {
+        if cells.len() <= LIGHT_CELLS {
+            return decide(&Row::new(cells, wide_of(table)?));
+        }
+        let (table, decide) = (Arc::clone(table), Arc::clone(decide));
+        let work = async move {
+            let decision = decide(&Row::new(cells, wide_of(&table)?));
+            drop(memory);
+            decision
+        };
+        let lane = self.lanes().enter().await?;
+        lane.run(work).await?
+    }
+
+    /// All cells of a row, garbage included, noted as read; without their values unless `with_values`. The inner error is
+    /// that of a catalog that is out of date.
     async fn read_row(
         &self,
         (table, plan): (&Arc<Table>, &Arc<TablePlan>),
         row_key: &[u8],
         with_values: bool,
         reads: &Reads,
-    ) -> Result<Row, Error> {
+    ) -> Result<Result<Stored, Error>, SqlError> {
         let schema = &table.schema;
-        let (Some(wide), Some(key_column)) = (&schema.options.wide, schema.key_columns().next())
-        else {
-            return Err(Error::StaleSchema { table: table.id });
+        let Some(key_column) = schema.key_columns().next() else {
+            return Ok(Err(Error::StaleSchema { table: table.id }));
         };
         let mut domains = Domains::default();
         let point = Domain::point(row_key_value(key_column, row_key)?);
@@ -233,7 +291,8 @@ impl Frontend {
         let count = if with_values { schema.columns.len() } else { KEY_COLUMNS };
         let fields = schema.columns.iter().take(count).map(Column::storage_field);
         let columns = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let mut cells = Cells::new();
+        let memory = self.claim_memory("wide row");
+        let mut row = Stored { cells: Cells::new(), memory };
         // All cells of a row are in one partition.
         let routes = table.partitions.routes().iter();
         for route in routes.filter(|route| ranges.iter().any(|range| range.overlaps(&route.keys))) {
@@ -252,16 +311,21 @@ impl Frontend {
                 for_update: true,
                 uncollected: true,
             };
-            let reply = self.scan_leader(route, &request).await?;
+            let reply = match self.scan_leader(route, &request).await {
+                Err(error) if is_stale(&error) => return Ok(Err(error)),
+                reply => reply?,
+            };
             reads.note(route.partition, route.epoch, reply.index);
             for mut stream in reply.streams {
                 while let Some(batch) = stream.next().await {
-                    keep(&mut cells, &batch?)?;
+                    match batch {
+                        Err(error) if is_stale(&error) => return Ok(Err(error)),
+                        batch => row.add(&batch?)?,
+                    }
                 }
             }
         }
-        let garbage = wide.garbage(cells.keys(), now_us()).into_iter().cloned().collect();
-        Ok(Row { cells, garbage })
+        Ok(Ok(row))
     }
 }
 
@@ -336,7 +400,12 @@ fn rows_of(
     Ok(rows)
 }
 
-/// Adds cells of a batch with the columns of a wide table, by position, with values or without.
+/// True for the refusal of a partition that the catalog describes otherwise by now.
+fn is_stale(error: &Error) -> bool {
+    matches!(error, Error::StaleRoute { .. } | Error::StaleSchema { .. })
+}
+
+/// Keeps cells of a batch, which may lack their values.
 fn keep(cells: &mut Cells, batch: &RecordBatch) -> Result<(), Error> {
     let times = batch.columns().get(KEY_COLUMNS - 1);
     let times = times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());

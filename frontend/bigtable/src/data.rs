@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::channel::oneshot;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use partita_proto::clock::Clock;
 use partita_proto::wide::{CellKey, RowMutation};
@@ -29,6 +30,9 @@ use crate::mutations::{check_count, read_modify, row_mutation};
 use crate::names::{InstanceName, TableName};
 use crate::rows::{KeySpan, span, spans, with_prefix};
 use crate::store::{Check, KeySample, RowStream, Scan, WideStore, caller_of};
+
+/// Cells of rows up to which they are filtered at once: the work of less than a millisecond by most filters.
+const LIGHT_CELLS: usize = 1_024;
 
 /// A stream of responses.
 type Responses<T> = BoxStream<'static, Result<T, Status>>;
@@ -87,6 +91,7 @@ impl Bigtable for Data {
         };
         let rows = self.store.scan(caller, &name, scan).await?;
         let reading = Reading {
+            store: Arc::clone(&self.store),
             rows,
             filter,
             chunker: Chunker::default(),
@@ -250,6 +255,7 @@ fn row_message(key: Bytes, written: BTreeMap<CellKey, Vec<u8>>) -> data::Row {
 
 /// A read in progress.
 struct Reading {
+    store: Arc<dyn WideStore>,
     rows: RowStream,
     filter: Option<Filter>,
     chunker: Chunker,
@@ -272,15 +278,43 @@ impl Reading {
             if self.has_ended {
                 return Ok(None);
             }
-            let row = match self.remaining {
+            let rows = match self.remaining {
                 Some(0) => None,
                 _ => self.rows.try_next().await?,
             };
-            match row {
-                Some(row) => self.add(row)?,
+            match rows {
+                Some(rows) => self = self.take(rows).await?,
                 None => self.end(),
             }
         }
+    }
+
+    /// Adds rows; many cells where the store computes, because a filter may look at each of them many times.
+    async fn take(mut self, rows: Vec<Row>) -> Result<Self, Status> {
+        if rows.iter().map(|row| row.cells.len()).sum::<usize>() <= LIGHT_CELLS {
+            self.add_all(rows)?;
+            return Ok(self);
+        }
+        let store = Arc::clone(&self.store);
+        let (sender, receiver) = oneshot::channel();
+        let work = move || {
+            let added = self.add_all(rows).map(|()| self);
+            // The client may be gone.
+            sender.send(added).ok();
+        };
+        store.compute(Box::new(work)).await?;
+        receiver.await.map_err(|_| Status::internal("rows were not filtered"))?
+    }
+
+    /// Adds rows as far as the client takes them.
+    fn add_all(&mut self, rows: Vec<Row>) -> Result<(), Status> {
+        for row in rows {
+            if self.remaining == Some(0) {
+                break;
+            }
+            self.add(row)?;
+        }
+        Ok(())
     }
 
     fn add(&mut self, row: Row) -> Result<(), Status> {

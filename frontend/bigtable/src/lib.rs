@@ -12,7 +12,8 @@
 //! The crate translates: who may do what, atomicity and the order of changes are those of a [`WideStore`]. Invariants:
 //! - a request is checked as a whole before any of it is stored;
 //! - a response has whole rows, in the order of their keys;
-//! - a filter is evaluated row by row, without I/O, and a row for which it outputs no cells is not returned.
+//! - a filter is evaluated row by row, without I/O, and a row for which it outputs no cells is not returned. Many cells are
+//!   filtered where the store computes ([`WideStore::compute`]), not where requests are received.
 //!
 //! Sources of names, numbers and semantics: the .proto files and their comments in googleapis.
 
@@ -39,4 +40,4 @@ pub use cell::{Cell, Row};
 pub use data::Data;
 pub use names::TableName;
 pub use partita_proto::wide::FamilyChange;
-pub use store::{Caller, Check, KeySample, RowStream, Scan, WideStore, WideTable};
+pub use store::{Caller, Check, Computation, KeySample, RowStream, Scan, WideStore, WideTable};

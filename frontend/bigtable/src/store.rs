@@ -60,8 +60,12 @@ pub struct Scan {
     pub rows_max: Option<u64>,
 }
 
-/// Rows of a scan, in its order, each whole.
-pub type RowStream = BoxStream<'static, Result<Row, Status>>;
+/// Rows of a scan, in its order, each whole, some at a time. The store counts the memory of rows until the next ones are
+/// asked for.
+pub type RowStream = BoxStream<'static, Result<Vec<Row>, Status>>;
+
+/// Work of a request that may compute for long.
+pub type Computation = Box<dyn FnOnce() + Send>;
 
 /// Mutations of a row that depend on its cells.
 #[derive(Clone, Debug)]
@@ -172,4 +176,7 @@ pub trait WideStore: Send + Sync {
         name: &TableName,
         scan: Scan,
     ) -> Result<RowStream, Status>;
+
+    /// Does work that may compute for long where it delays no other request, and waits for its end.
+    async fn compute(&self, work: Computation) -> Result<(), Status>;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -228,6 +229,25 @@ async fn rows_are_read_by_key_range_and_limit_in_either_order() {
     assert_eq!(read.await.unwrap(), ["c/f:@0=c", "d/f:@0=d"]);
     let negative = ReadRowsRequest { rows_limit: -1, ..ReadRowsRequest::default() };
     assert_eq!(api.read(negative).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn many_cells_are_filtered_where_the_store_computes() {
+    let memory = Arc::new(Memory::default());
+    let store: Arc<dyn WideStore> = Arc::<Memory>::clone(&memory);
+    let api =
+        Api { data: Data::new(Arc::clone(&store), Arc::new(Still)), admin: Admin::new(store) };
+    api.create("t", &["f"], &[]).await.unwrap();
+    api.mutate("a", vec![set("f", "few", 0, "1")]).await.unwrap();
+    let many = (0..2_000).map(|time| set("f", "many", time * 1_000, "2"));
+    api.mutate("b", many.collect()).await.unwrap();
+    let newest = || filter(Filter::CellsPerColumnLimitFilter(1));
+    let limited = ReadRowsRequest { rows_limit: 1, filter: newest(), ..ReadRowsRequest::default() };
+    assert_eq!(api.read(limited).await.unwrap(), ["a/f:few@0=1"]);
+    assert_eq!(memory.computations.load(Ordering::Relaxed), 0);
+    let read = api.read(ReadRowsRequest { filter: newest(), ..ReadRowsRequest::default() });
+    assert_eq!(read.await.unwrap(), ["a/f:few@0=1", "b/f:many@1999000=2"]);
+    assert_eq!(memory.computations.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

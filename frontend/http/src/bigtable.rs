@@ -24,8 +24,8 @@ use partita_bigtable::api::data::bigtable_server::BigtableServer;
 use partita_bigtable::api::tables::bigtable_table_admin_server::BigtableTableAdminServer;
 use partita_bigtable::rows::KeySpan;
 use partita_bigtable::{
-    Admin, Caller, Check, Data, FamilyChange, KeySample, RowStream, Scan, TableName, WideStore,
-    WideTable,
+    Admin, Caller, Check, Computation, Data, FamilyChange, KeySample, RowStream, Scan, TableName,
+    WideStore, WideTable,
 };
 use partita_frontend::SqlError;
 use partita_proto::access::Identity;
@@ -170,6 +170,13 @@ impl WideStore for Store {
         let entry = tables::find(&self.door, caller, name).map_err(status)?;
         let session = self.door.session(caller, &name.instance, APPLICATION).map_err(status)?;
         let queries = scan::Names::of(&entry.table).map_err(status)?.queries(&scan);
-        Ok(scan::rows(session, queries))
+        let memory = self.door.frontend.claim_memory("wide rows");
+        Ok(scan::rows(session, queries, memory))
+    }
+
+    async fn compute(&self, work: Computation) -> Result<(), Status> {
+        let lane = self.door.frontend.lanes().enter().await;
+        let lane = lane.map_err(|refusal| status(refusal.into()))?;
+        lane.run(async move { work() }).await.map_err(|error| status(error.into()))
     }
 }

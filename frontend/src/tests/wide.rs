@@ -42,9 +42,10 @@ async fn mutate(db: &Db, row_key: &str, mutations: Vec<CellMutation>) -> Result<
 
 /// The cells of a row, each as `family:qualifier@timestamp=value`.
 async fn cells_of(db: &Db, row_key: &str) -> Vec<String> {
-    let seen = Mutex::new(Cells::new());
-    let predicate = |cells: &Cells| {
-        seen.lock().unwrap().clone_from(cells);
+    let seen = Arc::new(Mutex::new(Cells::new()));
+    let copy = Arc::clone(&seen);
+    let predicate = move |cells: &Cells| {
+        copy.lock().unwrap().clone_from(cells);
         Ok(true)
     };
     let nothing = (Vec::new(), Vec::new());
@@ -54,7 +55,7 @@ async fn cells_of(db: &Db, row_key: &str) -> Vec<String> {
         db.frontend.check_and_mutate_row(&permit, &table, row_key, predicate, nothing).await;
     assert!(checked.unwrap());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let cells = seen.into_inner().unwrap();
+    let cells = std::mem::take(&mut *seen.lock().unwrap());
     let cell = |(key, value): (partita_proto::wide::CellKey, Vec<u8>)| {
         let (qualifier, value) = (text(&key.qualifier), text(&value));
         format!("{}:{qualifier}@{}={value}", key.family, key.timestamp)
@@ -117,6 +118,27 @@ async fn a_check_decides_between_two_lists() {
     }
 }
 
+#[tokio::test]
+async fn a_large_row_is_decided_on_threads_of_statements() {
+    let db = wide().await;
+    let many = (0..2_000).map(|time| set("f", "a", time, "x"));
+    mutate(&db, "large", many.collect()).await.unwrap();
+    mutate(&db, "small", vec![set("f", "a", 1, "x")]).await.unwrap();
+    for (row_key, in_lane) in [("large", true), ("small", false)] {
+        let predicate = move |cells: &Cells| {
+            assert_eq!(cells.len() > 1, in_lane);
+            Ok(std::thread::current().name() == Some("lane"))
+        };
+        let (permit, table, nothing) = (db.permit(), table(&db), (Vec::new(), Vec::new()));
+        let row_key = row_key.as_bytes();
+        let held =
+            db.frontend.check_and_mutate_row(&permit, &table, row_key, predicate, nothing).await;
+        assert_eq!(held.unwrap(), in_lane);
+    }
+    // Nothing is claimed any more.
+    assert_eq!(db.frontend.state().runtime_env().memory_pool.reserved(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn increments_by_many_clients_are_all_counted() {
     let db = Arc::new(wide().await);
@@ -153,10 +175,11 @@ async fn a_check_and_a_plain_write_of_another_cell_do_not_pass_each_other() {
     let db = wide().await;
     mutate(&db, "r", vec![set("f", "a", 1, "x")]).await.unwrap();
     // A cell is written between the first read of the request and its write: the request is decided anew.
-    let rounds = Mutex::new(Vec::new());
+    let rounds = Arc::new(Mutex::new(Vec::new()));
     let (frontend, permit, wide) = (Arc::clone(&db.frontend), db.permit(), table(&db));
-    let predicate = |cells: &Cells| {
-        let mut rounds = rounds.lock().unwrap();
+    let shared = Arc::clone(&rounds);
+    let predicate = move |cells: &Cells| {
+        let mut rounds = shared.lock().unwrap();
         rounds.push(cells.len());
         if rounds.len() == 1 {
             let (frontend, permit, table) =

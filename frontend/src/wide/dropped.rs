@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use futures::StreamExt;
-use partita_proto::Error;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
@@ -24,7 +23,7 @@ use partita_proto::value::Value;
 use partita_proto::wide::{FamilyChange, KEY_COLUMNS};
 use tokio::time::Instant;
 
-use super::{CONTENDED_MAX, contended};
+use super::{CONTENDED_MAX, contended, is_stale};
 use crate::error::SqlError;
 use crate::frontend::Frontend;
 use crate::ingest::plan::{Completed, TablePlan};
@@ -137,11 +136,6 @@ impl Frontend {
         }
         Ok(Removal { cells, is_complete: true })
     }
-}
-
-/// True for the refusal of a partition that the catalog describes otherwise by now.
-fn is_stale(error: &Error) -> bool {
-    matches!(error, Error::StaleRoute { .. } | Error::StaleSchema { .. })
 }
 
 #[cfg(test)]

@@ -140,8 +140,9 @@ pub(super) async fn check_and_mutate(
     let mutations = |row: Option<RowMutation>| row.map(|row| row.mutations).unwrap_or_default();
     let branches = (mutations(matched), mutations(unmatched));
     let check = Check { filter, matched: None, unmatched: None };
-    let is_matched = |cells: &Cells| {
-        let decided = check.decide(row_of(row_key, cells));
+    let key = row_key.clone();
+    let is_matched = move |cells: &Cells| {
+        let decided = check.decide(row_of(&key, cells));
         decided
             .map(|(is_matched, _)| is_matched)
             .map_err(|error| SqlError::new(PROGRAM_LIMIT_EXCEEDED, error.to_string()))

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The queries run one after another, as the reader needs rows. Names in their text come from the catalog; values are
-//! parameters.
+//! parameters. A row is put together as a whole, however large it is, so its memory counts as that of queries does.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -18,6 +18,7 @@ use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use datafusion::common::ScalarValue;
+use datafusion::execution::memory_pool::MemoryReservation;
 use futures::{StreamExt, TryStreamExt, stream};
 use partita_bigtable::filter::Narrowing;
 use partita_bigtable::rows::KeySpan;
@@ -26,6 +27,7 @@ use partita_frontend::sql::identifier::quote;
 use partita_frontend::{Output, Session, SqlError};
 use partita_proto::catalog::Table;
 use partita_proto::schema::ColumnType;
+use partita_proto::size::batch_bytes;
 use tonic::Status;
 
 use super::keys::KeyRange;
@@ -33,6 +35,8 @@ use crate::flight::status_of;
 
 /// Spans that one query reads.
 const SPANS_MAX: usize = 64;
+/// Bytes of a cell in memory beside its qualifier and value, about.
+const CELL_BYTES: usize = 192;
 /// Type of the cells' timestamps in statements.
 const TIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
@@ -190,10 +194,14 @@ fn narrow(query: &mut Query, narrowing: &Narrowing, [family, qualifier, time]: [
     }
 }
 
-/// Rows of queries that run one after another.
-pub(super) fn rows(session: Arc<Session>, queries: Vec<Query>) -> RowStream {
-    let cursor =
-        Cursor { session, queries: queries.into(), batches: None, assembler: Assembler::default() };
+/// Rows of queries that run one after another. Their memory is claimed by a reservation.
+pub(super) fn rows(
+    session: Arc<Session>,
+    queries: Vec<Query>,
+    memory: MemoryReservation,
+) -> RowStream {
+    let assembler = Assembler { rows: Vec::new(), row: None, family: None, bytes: 0, memory };
+    let cursor = Cursor { session, queries: queries.into(), batches: None, assembler };
     stream::try_unfold(cursor, Cursor::next).boxed()
 }
 
@@ -206,10 +214,12 @@ struct Cursor {
 }
 
 impl Cursor {
-    async fn next(mut self) -> Result<Option<(Row, Self)>, Status> {
+    async fn next(mut self) -> Result<Option<(Vec<Row>, Self)>, Status> {
+        self.assembler.release();
         loop {
-            if let Some(row) = self.assembler.rows.pop_front() {
-                return Ok(Some((row, self)));
+            let rows = std::mem::take(&mut self.assembler.rows);
+            if !rows.is_empty() {
+                return Ok(Some((rows, self)));
             }
             let status = |error: SqlError| status_of(&error);
             if let Some(batches) = &mut self.batches {
@@ -232,18 +242,29 @@ impl Cursor {
 }
 
 /// Puts cells together to rows.
-#[derive(Default)]
 struct Assembler {
-    rows: VecDeque<Row>,
+    /// Rows that are complete.
+    rows: Vec<Row>,
     /// Row whose cells come.
     row: Option<Row>,
     /// Family of the last cell.
     family: Option<Arc<str>>,
+    /// Bytes of the row whose cells come.
+    bytes: usize,
+    /// Memory of all rows that were put together since the last release.
+    memory: MemoryReservation,
 }
 
 impl Assembler {
+    /// Releases the memory of complete rows, which were read.
+    fn release(&mut self) {
+        self.memory.resize(self.bytes);
+    }
+
     /// Takes cells in the order of their rows.
     fn push(&mut self, batch: &RecordBatch) -> Result<(), SqlError> {
+        // Before the cells are copied; a batch is small.
+        self.memory.try_grow(batch_bytes(batch) + batch.num_rows() * CELL_BYTES)?;
         let column = |index: usize, data_type: &DataType| cast(batch.column(index), data_type);
         let (keys, families) = (column(0, &DataType::BinaryView)?, column(1, &DataType::Utf8View)?);
         let qualifiers = column(2, &DataType::BinaryView)?;
@@ -271,6 +292,7 @@ impl Assembler {
                 label: None,
             };
             if let Some(row) = &mut self.row {
+                self.bytes += cell.bytes() + CELL_BYTES;
                 row.cells.push(cell);
             }
         }
@@ -280,12 +302,14 @@ impl Assembler {
     /// Completes the last row.
     fn end(&mut self) {
         self.rows.extend(self.row.take());
+        self.bytes = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, BinaryViewArray, StringViewArray, TimestampMicrosecondArray};
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
     use partita_bigtable::filter::{ByteRange, TimeRange};
 
     use super::*;
@@ -349,7 +373,10 @@ mod tests {
 
     #[test]
     fn cells_of_batches_become_whole_rows() {
-        let mut assembler = Assembler::default();
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(4_096));
+        let memory = MemoryConsumer::new("rows").register(&pool);
+        let mut assembler =
+            Assembler { rows: Vec::new(), row: None, family: None, bytes: 0, memory };
         let mut push = |cells: &[(&str, &str, i64)]| {
             let keys = BinaryViewArray::from_iter_values(cells.iter().map(|cell| cell.0));
             let families = StringViewArray::from_iter_values(cells.iter().map(|_| "f"));
@@ -375,5 +402,9 @@ mod tests {
         assert_eq!(rows, [(key("a"), 3), (key("b"), 1), (key("c"), 1)]);
         let cell = &assembler.rows[0].cells[2];
         assert_eq!((&*cell.family, &cell.qualifier[..], cell.timestamp_us), ("f", &b"q"[..], 1));
+        let claimed = pool.reserved();
+        assert!(claimed > 5 * CELL_BYTES);
+        assembler.release();
+        assert_eq!(pool.reserved(), 0);
     }
 }

@@ -31,8 +31,12 @@ struct World {
 impl World {
     /// A cluster with the table `t` of the families `f` and `g`.
     async fn new() -> Self {
+        Self::with(FrontendOptions::default()).await
+    }
+
+    async fn with(options: FrontendOptions) -> Self {
         let fake = Fake::new(2);
-        let frontend = fake.frontend(FrontendOptions::default()).unwrap();
+        let frontend = fake.frontend(options).unwrap();
         let door = Door::new(frontend, HttpOptions::default());
         let role = door.frontend.access().role(BOOTSTRAP_ROLE).cloned().unwrap();
         let root = Identity::of_role(&role, DoorKind::Flight);
@@ -54,7 +58,7 @@ impl World {
 
     async fn scan(&self, table: &str, scan: Scan) -> Result<Vec<String>, Status> {
         let rows = self.store.scan(self.root, &name(table), scan).await?;
-        let rows: Vec<_> = rows.try_collect().await?;
+        let rows = rows.try_concat().await?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut lines = Vec::new();
         for row in rows {
@@ -199,6 +203,41 @@ async fn families_change_and_rows_are_dropped() {
     world.store.drop_table(root, &table).await.unwrap();
     let gone = world.store.table(root, &table).await.unwrap_err();
     assert_eq!(gone.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_row_that_is_larger_than_the_memory_of_queries_is_refused() {
+    let options = FrontendOptions { query_memory_bytes: 4 << 20, ..FrontendOptions::default() };
+    let world = World::with(options).await;
+    let value = "v".repeat(1 << 20);
+    for time in 0..8 {
+        let large = row("a", vec![set("f", "q", time * 1_000, &value)]);
+        assert_eq!(world.mutate(vec![large]).await, [None]);
+    }
+    assert_eq!(world.mutate(vec![row("b", vec![set("f", "q", 1_000, "v")])]).await, [None]);
+    let refused = world.scan("t", scan(vec![KeySpan::key(b"a")])).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let check = Check { filter: None, matched: None, unmatched: None };
+    let key = Bytes::from_static(b"a");
+    let refused = world.store.check_and_mutate(world.root, &name("t"), key, check).await;
+    assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted);
+    let read = world.scan("t", scan(vec![KeySpan::key(b"b")])).await.unwrap();
+    assert_eq!(read, ["b/f:q@1000=v"]);
+}
+
+#[tokio::test]
+async fn computations_run_on_threads_of_statements() {
+    let world = World::new().await;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let work = move || {
+        let name = std::thread::current().name().map(str::to_owned);
+        sender.send(name).unwrap();
+    };
+    world.store.compute(Box::new(work)).await.unwrap();
+    assert_eq!(receiver.recv().unwrap().as_deref(), Some("lane"));
+    let bug = || assert!(std::thread::current().name().is_none(), "a bug");
+    let failed = world.store.compute(Box::new(bug)).await.unwrap_err();
+    assert_eq!(failed.code(), Code::Internal);
 }
 
 #[tokio::test]
