@@ -177,7 +177,7 @@ impl Session {
         }
         let (mut changes, notices) = alter.to_changes(&table)?;
         self.prepare_changes(&table, &mut changes)?;
-        let sets_families = changes.iter().any(|change| changes_families(change));
+        let sets_families = changes.iter().any(changes_families);
         if sets_families {
             // The names of families are not free before their cells are removed, which may have been interrupted.
             Box::pin(self.frontend().clear_dropped(permit, &table)).await?;
