@@ -28,13 +28,13 @@ pub enum Element {
     Float64,
     /// DECIMAL(precision, scale).
     Decimal(u8, i8),
-    /// STRING.
+    /// Text of any length.
     String,
-    /// DATE.
+    /// Days since 1970-01-01.
     Date,
     /// TIMESTAMP at a unit, without (false) or with (true) a time zone.
     Timestamp(Unit, bool),
-    /// UUID.
+    /// 128 bits, in the order of their text.
     Uuid,
 }
 

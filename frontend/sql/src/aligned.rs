@@ -600,7 +600,7 @@ impl Aligned {
         quote_name(&format!("{KEYS}{}", self.number))
     }
 
-    /// The names of the keys.
+    /// The output columns by which rows are grouped, in the order of BY.
     fn key_names(&self) -> Vec<String> {
         match &self.keys {
             None => vec![self.table_keys()],
@@ -964,7 +964,7 @@ mod tests {
             ("SELECT ts FROM t ALIGN '5s'", "42601"),
             ("SELECT min(v) * 2 RANGE '10s' FROM t ALIGN '5s'", "42601"),
             ("SELECT min(v) RANGE '5s' FROM t", "42601"),
-            ("SELECT floor(v) RANGE '5s' FROM t ALIGN '5s'", "42803"),
+            ("SELECT round(v) RANGE '5s' FROM t ALIGN '5s'", "42803"),
             ("SELECT min(max(v) RANGE '20s') RANGE '20s' FROM t ALIGN '10s'", "42803"),
             ("SELECT *, min(v) RANGE '5s' FROM t ALIGN '5s'", "0A000"),
             ("SELECT min(v) RANGE '5s' FROM t JOIN u ON t.k = u.k ALIGN '5s'", "0A000"),

@@ -120,7 +120,7 @@ impl Update {
         !self.from_tables().is_empty()
     }
 
-    /// The tables of FROM.
+    /// What UPDATE joins its table with; empty without FROM.
     pub fn from_tables(&self) -> &[TableWithJoins] {
         match self.source.body.as_ref() {
             SetExpr::Select(select) => &select.from,

@@ -162,7 +162,7 @@ impl Measurements {
     }
 }
 
-/// An event.
+/// The report of one balloon at one minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) balloon: u32,

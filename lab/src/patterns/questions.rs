@@ -29,7 +29,7 @@ pub(super) enum Scope {
     Many,
 }
 
-/// A question.
+/// What a reader of the rows wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) scope: Scope,
