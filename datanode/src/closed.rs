@@ -157,8 +157,7 @@ mod tests {
         assert!(ended.captures().is_empty());
         let again = Requests::decode(&closed.encode()).unwrap();
         assert!(again.captures().is_closed());
-        let child =
-            Requests::decode(&closed.encode_for_child(partita_proto::id::PartitionId(9), 8));
+        let child = Requests::decode(&closed.encode_for_child(PartitionId(9), 8));
         assert!(child.unwrap().captures().is_closed());
     }
 }

@@ -345,7 +345,7 @@ impl Fake {
                 let name = format!("{column} ({})", kind.method());
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
-            TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+            TableChange::SetOptions(options) => set_options(&mut schema, *options)?,
             TableChange::ChangeOptions { base, next } => change_options(&mut schema, &base, &next)?,
             TableChange::ChangeFamilies(changes) => change_families(&mut schema, &changes)?,
             TableChange::SetView { columns, definition } => {

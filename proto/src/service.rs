@@ -597,7 +597,7 @@ pub enum TableChange {
         default: Option<String>,
     },
     /// Replaces the options.
-    SetOptions(TableOptions),
+    SetOptions(Box<TableOptions>),
     /// Changes the options that differ between two states; the others stay as they are when the change is decided
     /// ([`TableOptions::merged`]).
     ChangeOptions {

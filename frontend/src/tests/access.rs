@@ -114,6 +114,7 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("CLOSE ALL", [A, A, A, A]),
     ("DISCARD ALL", [A, A, A, A]),
     ("VACUUM t", [A, D, D, H]),
+    ("BEGIN; LOCK TABLE t IN ACCESS SHARE MODE", [A, A, D, H]),
     ("ADMIN flush_table('t')", [A, D, D, H]),
     ("ADMIN compact_table('t')", [A, D, D, H]),
     ("ADMIN drain_node(1)", [A, D, D, D]),

@@ -147,8 +147,9 @@ async fn what_sees_all_rows_or_cannot_be_sent_stays() {
         ("SELECT random() FROM t", &[]),
         ("SELECT k FROM t WHERE random() < v", &[]),
         ("SELECT random() FROM t WHERE n % 7 > 3", &["Filter PartitionScan"]),
-        // Lists are not a type of tables.
-        ("SELECT array_agg(n) FROM t WHERE n % 7 > 3", &["Filter PartitionScan"]),
+        ("SELECT array_agg(n) FROM t WHERE n % 7 > 3", &["Aggregate Filter PartitionScan"]),
+        // Lists of lists are not a type of tables.
+        ("SELECT array_agg(make_array(n)) FROM t WHERE n % 7 > 3", &["Filter PartitionScan"]),
         ("SELECT array_agg(n ORDER BY k) FROM t", &[]),
         ("SELECT row_number() OVER (ORDER BY k, h, ts) FROM t", &[]),
         ("SELECT k FROM t WHERE v > (SELECT avg(v) FROM t)", &["Aggregate PartitionScan"]),

@@ -470,7 +470,7 @@ fn changes_of_columns_options_and_indexes_are_for_both() {
         TableChange::SetDefault { column: "z".to_owned(), default: Some("1".to_owned()) },
         set_index,
         TableChange::DropIndex { column: "value".to_owned(), kind: IndexKind::Inverted },
-        TableChange::SetOptions(options.clone()),
+        TableChange::SetOptions(Box::new(options.clone())),
     ] {
         let reply = world.change(alter("t", change)).unwrap();
         let Reply::Changed { steps } = reply else { panic!("{reply:?}") };
@@ -492,7 +492,7 @@ fn changes_of_columns_options_and_indexes_are_for_both() {
     let append = TableOptions { append_mode: true, ..options.clone() };
     let merge = TableOptions { merge_mode: MergeMode::LastNonNull, ..options };
     for (option, options) in [("append_mode", append), ("merge_mode", merge)] {
-        let change = TableChange::SetOptions(options);
+        let change = TableChange::SetOptions(Box::new(options));
         let (code, text) = refused(world.change(alter("t", change)));
         let beginning = format!("changing '{option}' of table \"t\"");
         assert!(code == "0A000" && text.starts_with(&beginning), "{text}");

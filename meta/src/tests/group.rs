@@ -401,7 +401,7 @@ async fn replicas_follow_the_factor_of_their_table() {
     let (partition, _) = places(&trio.known().await, "t");
     let factor = |factor| {
         let options = TableOptions { replication_factor: Some(factor), ..TableOptions::default() };
-        alter("t", TableChange::SetOptions(options))
+        alter("t", TableChange::SetOptions(Box::new(options)))
     };
     let holding = || (1..=3).filter(|node| trio.nodes.one(*node).holds(partition)).count();
     for count in [1, 3, 2] {

@@ -169,7 +169,7 @@ fn table_change() -> impl Strategy<Value = TableChange> {
             TableChange::DropIndex { column, kind: options.kind() }
         }),
         1 => (any::<bool>(), ttl()).prop_map(|(append_mode, ttl)| {
-            TableChange::SetOptions(TableOptions { append_mode, ttl, ..TableOptions::default() })
+            TableChange::SetOptions(Box::new(TableOptions { append_mode, ttl, ..TableOptions::default() }))
         }),
         1 => name().prop_map(TableChange::Rename),
         4 => placed().prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),

@@ -237,7 +237,7 @@ fn columns_are_renamed_and_dropped_in_both_tables() {
         assert_eq!([column(&world, "t", name), column(&world, "t$former", name)], [None, None]);
     }
     assert!(world.table("t$former").dropped_names.contains("value"));
-    let ended = TableChange::SetOptions(TableOptions::default());
+    let ended = TableChange::SetOptions(Box::default());
     assert!(unsupported(world.change(alter("t", ended))).contains("\"t$former\""));
     let told = invalid(world.change(alter("t$former", add(vec![field("z")]))));
     assert!(told.contains("change \"t\" instead"), "{told}");
@@ -252,7 +252,7 @@ fn a_ttl_a_truncation_and_a_drop_are_for_both() {
     world.done(alter("t", by_user(4))).unwrap();
     let ttl = Some(Duration::from_secs(60));
     let options = TableOptions { append_mode: true, ttl, ..TableOptions::default() };
-    world.done(alter("t", TableChange::SetOptions(options))).unwrap();
+    world.done(alter("t", TableChange::SetOptions(Box::new(options)))).unwrap();
     assert_eq!([world.table("t").ordered_ttl, world.table("t$former").ordered_ttl], [ttl, ttl]);
     let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "t".to_owned() };
     let Reply::Changed { steps } = world.change(truncate).unwrap() else { panic!("busy") };

@@ -425,7 +425,7 @@ fn what_nobody_ordered_is_bound_by_what_the_owner_of_the_table_says() {
     let (mut world, ids) = three();
     let set = |world: &mut World, partitioning: Partitioning| {
         let options = TableOptions { partitioning, ..TableOptions::default() };
-        world.done(alter("t", TableChange::SetOptions(options)))
+        world.done(alter("t", TableChange::SetOptions(Box::new(options))))
     };
     let base = Partitioning { min_partitions: 3, max_partitions: 4, ..Partitioning::default() };
     assert_eq!(set(&mut world, base), Ok(true));
@@ -469,7 +469,7 @@ fn rows_that_are_to_stay_together_are_not_parted_for_any_reason() {
     let set = |world: &mut World, keep_together| {
         let partitioning = Partitioning { keep_together, ..Partitioning::default() };
         let options = TableOptions { partitioning, ..TableOptions::default() };
-        world.done(alter("t", TableChange::SetOptions(options)))
+        world.done(alter("t", TableChange::SetOptions(Box::new(options))))
     };
     assert_eq!(set(&mut world, 1), Ok(true));
     for cause in [Cause::ByHand, Cause::Load, Cause::Size] {

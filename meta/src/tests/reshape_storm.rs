@@ -74,7 +74,7 @@ async fn storm(seed: u64) -> (usize, usize) {
                 let factor = u32::try_from(1 + random.next(3)).unwrap();
                 let options =
                     TableOptions { replication_factor: Some(factor), ..TableOptions::default() };
-                drop(site.change(alter(name, TableChange::SetOptions(options))).await);
+                drop(site.change(alter(name, TableChange::SetOptions(Box::new(options)))).await);
             }
             (12, _) => {
                 columns += 1;

@@ -293,7 +293,7 @@ pub(super) fn alter_table(
     }
     // The checks below are about all the options that the table is to have.
     if let TableChange::ChangeOptions { base, next } = change {
-        let change = TableChange::SetOptions(table.schema.options.merged(base, next));
+        let change = TableChange::SetOptions(Box::new(table.schema.options.merged(base, next)));
         return alter_table(state, database, name, &change, places);
     }
     check_alter(state, table, change)?;
@@ -375,7 +375,7 @@ fn altered_former(
 ) -> Result<Option<Altered>, Error> {
     let name = match change {
         TableChange::SetOptions(options) => {
-            let schema = TableSchema { options: options.clone(), ..next_version(&former.schema) };
+            let schema = TableSchema { options: (**options).clone(), ..next_version(&former.schema) };
             let dropped_names = former.dropped_names.clone();
             return Ok(Some(Altered { schema, dropped_names }));
         }

@@ -240,7 +240,7 @@ impl Wire for TableChange {
             },
             Kind::DropNotNull(column) => Self::DropNotNull(column),
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
-            Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
+            Kind::SetOptions(options) => Self::SetOptions(Box::new(Wire::from_wire(options)?)),
             Kind::ChangeOptions(change) => Self::ChangeOptions {
                 base: Box::new(required(change.base, "options")?),
                 next: Box::new(required(change.next, "options")?),

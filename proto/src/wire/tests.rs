@@ -325,7 +325,7 @@ fn change() -> impl Strategy<Value = TableChange> {
         (name(), name()).prop_map(|(from, to)| TableChange::RenameColumn { from, to }),
         (name(), option::of(name()))
             .prop_map(|(column, default)| TableChange::SetDefault { column, default }),
-        options().prop_map(TableChange::SetOptions),
+        options().prop_map(|options| TableChange::SetOptions(Box::new(options))),
         (options().prop_map(Box::new), options().prop_map(Box::new))
             .prop_map(|(base, next)| TableChange::ChangeOptions { base, next }),
         name().prop_map(TableChange::Rename),

@@ -339,7 +339,7 @@ async fn happen(
         Fault::ReplicationFactor => {
             let factor = random.pick(factors).unwrap_or(3);
             let name = random.pick(&[KEYED, EVENTS]).unwrap_or(KEYED);
-            let change = TableChange::SetOptions(tables::options(name, factor));
+            let change = TableChange::SetOptions(Box::new(tables::options(name, factor)));
             let (database, name) = (DATABASE.to_owned(), name.to_owned());
             let outcome =
                 client.change(Ddl::AlterTable { database, name, change }, CHANGE_PATIENCE).await;
