@@ -17,8 +17,9 @@ OPTIONS = "-c listen_addresses='' -c fsync=off -c statement_timeout=20s -c jit=o
 class Postgres:
     """A cluster under `folder`. Its collation compares bytes, as Partita does, and its case mapping knows Unicode."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, options: str = OPTIONS) -> None:
         self.folder = folder
+        self.options = options
         self.programs = programs()
         self.owner = next((name for name in OWNERS if known(name)), "") if os.getuid() == 0 else ""
 
@@ -32,7 +33,7 @@ class Postgres:
                     parent.chmod(parent.stat().st_mode | 0o011)
         data = self.folder / "data"
         self.run("initdb", "-D", data, "-A", "trust", "-U", "partita", "-N", "--locale=C.UTF-8", "--encoding=UTF8")
-        options = f"{OPTIONS} -c unix_socket_directories={self.folder}"
+        options = f"{self.options} -c unix_socket_directories={self.folder}"
         self.run("pg_ctl", "-D", data, "-w", "-l", self.folder / "log", "-o", options, "start")
 
     def stop(self) -> None:
