@@ -64,6 +64,9 @@ class Recorder:
     def pytest_runtest_makereport(self, item, call):
         report = (yield).get_result()
         entry = self.current
+        if entry is not None and self.log and report.when == "setup":
+            # What the fixtures of a class need, each of its tests needs.
+            entry["setup"] = statements(self.log, self.position)[0]
         if entry is None or entry["outcome"] != "passed" or (report.passed and not hasattr(report, "wasxfail")):
             return
         entry["outcome"] = "failed" if report.failed else "skipped"

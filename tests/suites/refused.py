@@ -39,7 +39,7 @@ OF_ROLLBACK = {None, "42P07", "23505"}
 SAVEPOINT = "ROLLBACK TO SAVEPOINT"
 
 
-def takes_back(statements: Iterable[tuple[int, str]]) -> bool:
+def takes_back(statements: Iterable[list]) -> bool:
     """Whether a session takes back a transaction, or a part of one, that wrote or changed a setting."""
     wrote: dict[int, bool] = {}
     for session, text in statements:
@@ -55,12 +55,12 @@ def takes_back(statements: Iterable[tuple[int, str]]) -> bool:
     return False
 
 
-def needs(control: dict, failure: dict, refused: Iterable[str]) -> list[str]:
+def needs(statements: list[list], failure: dict, refused: Iterable[str]) -> list[str]:
     """Features without which a test fails.
 
-    `control` is its record on PostgreSQL, `failure` that on Partita, `refused` the names of the features that Partita refuses.
+    `statements` are those that it sends to PostgreSQL, each with its session, `failure` is its record on Partita, `refused` has the
+    names of the features that Partita refuses.
     """
-    statements = [(session, text) for session, text in control.get("statements", [])]
     found = [name for name in refused if any(PATTERNS[name].search(text) for _, text in statements)]
     # A test that also rolls back fails for another reason when the server did not know something.
     if SAVEPOINT in failure.get("message", "") or (failure.get("sqlstate") in OF_ROLLBACK and takes_back(statements)):

@@ -34,6 +34,9 @@ def compare(control: list[dict], partita: list[dict], features: Iterable[str]) -
     features = list(features)
     records = {entry["id"]: entry for entry in partita}
     result = Result([], {}, {}, 0)
+    fixtures = collections.defaultdict(list)
+    for entry in control:
+        fixtures[group(entry["id"])] += entry.get("setup", [])
     for entry in control:
         if entry["outcome"] != "passed":
             continue
@@ -45,9 +48,18 @@ def compare(control: list[dict], partita: list[dict], features: Iterable[str]) -
             result.passed.append(entry["id"])
             continue
         result.failed[entry["id"]] = record
-        if names := refused.needs(entry, record, features):
+        statements = list(entry.get("statements", []))
+        if record.get("phase") == "setup":
+            # Fixtures of a class run once, for its first test, and when they fail each of its tests does.
+            statements = fixtures[group(entry["id"])] + statements
+        if names := refused.needs(statements, record, features):
             result.needs[entry["id"]] = names
     return result
+
+
+def group(test: str) -> str:
+    """The class or file of a test."""
+    return test.partition("[")[0].rpartition("::")[0]
 
 
 def reaches(entry: dict) -> bool:

@@ -19,7 +19,11 @@ NAMES = [name for name, _, _ in refused.FEATURES]
 
 
 def control(name: str, *statements: str, outcome: str = "passed") -> dict:
-    return {"id": name, "outcome": outcome, "statements": [[1, text] for text in statements], "connections": 0}
+    return {"id": name, "outcome": outcome, "statements": sent(*statements), "connections": 0}
+
+
+def sent(*statements: str) -> list[list]:
+    return [[1, text] for text in statements]
 
 
 def failure(name: str, sqlstate: str | None, message: str) -> dict:
@@ -76,30 +80,30 @@ class Needs(unittest.TestCase):
             ("foreign keys", "CREATE TABLE t (a INT REFERENCES u (a))"),
             ("UNIQUE constraints", "CREATE UNIQUE INDEX i ON t (a)"),
         ):
-            self.assertEqual(refused.needs(control("a", statement), failure("a", "0A000", ""), NAMES), [name], statement)
+            self.assertEqual(refused.needs(sent(statement), failure("a", "0A000", ""), NAMES), [name], statement)
 
     def test_each_example_uses_its_feature(self) -> None:
         for name, _, example in refused.FEATURES:
             if example:
-                self.assertIn(name, refused.needs(control("a", example), failure("a", "0A000", ""), NAMES))
+                self.assertIn(name, refused.needs(sent(example), failure("a", "0A000", ""), NAMES))
 
     def test_a_feature_that_is_not_refused_excuses_nothing(self) -> None:
         names = [name for name in NAMES if name != "enums"]
-        entry = control("a", "CREATE TYPE mood AS ENUM ('a')")
-        self.assertEqual(refused.needs(entry, failure("a", "0A000", ""), names), [])
+        statements = sent("CREATE TYPE mood AS ENUM ('a')")
+        self.assertEqual(refused.needs(statements, failure("a", "0A000", ""), names), [])
 
     def test_a_rollback_matters_when_the_transaction_wrote(self) -> None:
         wrong = failure("a", None, "assert 1 == 0")
-        self.assertEqual(refused.needs(control("a", "BEGIN", "INSERT INTO t VALUES (1)", "ROLLBACK"), wrong, NAMES), ["ROLLBACK"])
-        self.assertEqual(refused.needs(control("a", "BEGIN", "SELECT 1", "ROLLBACK"), wrong, NAMES), [])
-        self.assertEqual(refused.needs(control("a", "BEGIN", "INSERT INTO t VALUES (1)", "COMMIT", "ROLLBACK"), wrong, NAMES), [])
+        self.assertEqual(refused.needs(sent("BEGIN", "INSERT INTO t VALUES (1)", "ROLLBACK"), wrong, NAMES), ["ROLLBACK"])
+        self.assertEqual(refused.needs(sent("BEGIN", "SELECT 1", "ROLLBACK"), wrong, NAMES), [])
+        self.assertEqual(refused.needs(sent("BEGIN", "INSERT INTO t VALUES (1)", "COMMIT", "ROLLBACK"), wrong, NAMES), [])
 
     def test_a_rollback_is_no_excuse_for_an_unknown_function(self) -> None:
-        entry = control("a", "BEGIN", "INSERT INTO t VALUES (1)", "ROLLBACK")
-        self.assertEqual(refused.needs(entry, failure("a", "42883", "function f() does not exist"), NAMES), [])
+        statements = sent("BEGIN", "INSERT INTO t VALUES (1)", "ROLLBACK")
+        self.assertEqual(refused.needs(statements, failure("a", "42883", "function f() does not exist"), NAMES), [])
 
     def test_sessions_do_not_share_a_transaction(self) -> None:
-        self.assertFalse(refused.takes_back([(1, "BEGIN"), (2, "INSERT INTO t VALUES (1)"), (1, "ROLLBACK")]))
+        self.assertFalse(refused.takes_back([[1, "BEGIN"], [2, "INSERT INTO t VALUES (1)"], [1, "ROLLBACK"]]))
 
 
 class Reports(unittest.TestCase):
@@ -116,6 +120,12 @@ class Reports(unittest.TestCase):
         text = report.text("suite", result, 1)
         self.assertIn("and 1 more", text)
         self.assertEqual(len(list(report.details(result))), 3)
+
+    def test_what_the_fixtures_of_a_class_need_each_of_its_tests_needs(self) -> None:
+        first = control("t.py::A::first", "SELECT 1") | {"setup": sent("CREATE TABLE t (a INT REFERENCES u (a))")}
+        records = [failure(name, "0A000", "") | {"phase": "setup"} for name in ("t.py::A::first", "t.py::A::other[1::2]")]
+        result = report.compare([first, control("t.py::A::other[1::2]", "SELECT 2")], records, NAMES)
+        self.assertEqual(list(result.needs.values()), [["foreign keys"], ["foreign keys"]])
 
     def test_causes_leave_out_names_and_numbers(self) -> None:
         self.assertEqual(report.cause(failure("a", "42883", "function \"f\" of 12\nmore")), '42883 function ".." of N')
