@@ -26,6 +26,15 @@ FEATURES: tuple[tuple[str, str, str], ...] = (
     ("UNIQUE constraints", r"^\s*(create|alter)\b.*\bunique\b", "CREATE TABLE suites_t (a INT UNIQUE)"),
     ("EXCLUDE constraints", r"\bexclude\s+using\b", "CREATE TABLE suites_t (a INT, EXCLUDE USING gist (a WITH =))"),
     ("materialized views", r"\bmaterialized\s+view\b", "CREATE MATERIALIZED VIEW suites_v AS SELECT 1 AS a"),
+    ("other encodings", r"\bset\s+(local\s+|session\s+)?client_encoding\s*(=|to)\s*'?(?!utf|unicode|sql_ascii|'|\"|default)\w",
+     "SET client_encoding = 'latin1'"),
+    ("other date styles", r"\bset\s+(local\s+|session\s+)?datestyle\s*(=|to)\s*'?\s*(sql|german|postgres)", "SET datestyle = 'German'"),
+    ("other interval styles", r"\bset\s+(local\s+|session\s+)?intervalstyle\s*(=|to)\s*'?\s*(sql_standard|postgres_verbose|iso_8601)",
+     "SET intervalstyle = 'iso_8601'"),
+    ("network types", r"\b(inet|cidr|macaddr8?)\b", "SELECT '10.0.0.1'::inet"),
+    ("times with a zone", r"\btimetz\b|\btime\s*(\(\d\)\s*)?with\s+time\s+zone\b", "SELECT '12:00+01'::timetz"),
+    ("bit strings, money, XML, geometry", r"\b(var)?bit\b|\bmoney\b|::\s*(xml|point|box|line|lseg|path|polygon|circle)\b",
+     "SELECT B'101'::bit(3)"),
     ("inheritance", r"\binherits\s*\(", "CREATE TABLE suites_t (a INT) INHERITS (suites_u)"),
 )
 PATTERNS = {name: re.compile(pattern, re.IGNORECASE | re.DOTALL) for name, pattern, _ in FEATURES}

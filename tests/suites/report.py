@@ -23,6 +23,11 @@ class Result:
     # Tests that pass on PostgreSQL without sending anything to it.
     aside: int
 
+    def share_of_all(self) -> float:
+        """Percentage that passes of all tests."""
+        total = len(self.passed) + len(self.failed)
+        return 100 * len(self.passed) / total if total else 0.0
+
     def share(self) -> float:
         """Percentage that passes of the tests that need nothing that is refused."""
         counted = len(self.passed) + len(self.failed) - len(self.needs)
@@ -83,13 +88,13 @@ def text(title: str, result: Result, longest: int) -> str:
     lines = [
         f"{title}",
         f"  pass on PostgreSQL and reach the server   {total:5}   ({result.aside} others pass without the server)",
-        f"  of these pass on Partita                  {len(result.passed):5}",
+        f"  of these pass on Partita                  {len(result.passed):5}   ({result.share_of_all():.1f} %)",
         f"  fail                                      {len(result.failed):5}",
         f"  of these need what Partita refuses        {len(result.needs):5}",
     ]
     features = collections.Counter(name for names in result.needs.values() for name in names)
     lines += [f"    {count:5}  {name}" for name, count in features.most_common()]
-    lines.append(f"  passes of those that need nothing refused {result.share():5.1f} %")
+    lines.append(f"  passes of those that need nothing refused {result.share():7.1f} %")
     others = [test for test in result.failed if test not in result.needs]
     lines.append("  first errors of the other failures")
     causes = collections.Counter(cause(result.failed[test]) for test in others)

@@ -57,7 +57,7 @@ class Run:
         # What a user's own files say about connections must not matter.
         self.environment |= {"SUITES_RECORD": str(record), "PGPASSFILE": "/dev/null", "PGSERVICEFILE": "/dev/null"}
         # -s: SQLAlchemy's tests take the package that is installed.
-        self.command = [sys.executable, "-s", "-m", "pytest", "-p", "recorder", "--quiet", "--tb=short",
+        self.command = [sys.executable, "-s", "-m", "pytest", "-p", "recorder", "--quiet", "--tb=native",
                         f"--timeout={options.timeout}", "-o", "faulthandler_timeout=0"]
         self.command += suite.slow if options.slow else suite.not_slow
         if options.match:

@@ -79,8 +79,16 @@ class Needs(unittest.TestCase):
             ("large objects", "SELECT lo_create(0)"),
             ("foreign keys", "CREATE TABLE t (a INT REFERENCES u (a))"),
             ("UNIQUE constraints", "CREATE UNIQUE INDEX i ON t (a)"),
+            ("other encodings", "set client_encoding to latin9"),
+            ("other date styles", "set datestyle = German, YMD"),
+            ("times with a zone", "SELECT $1::TIME WITH TIME ZONE"),
         ):
             self.assertEqual(refused.needs(sent(statement), failure("a", "0A000", ""), NAMES), [name], statement)
+
+    def test_settings_that_are_taken_are_no_features(self) -> None:
+        statements = sent("set client_encoding to utf8", "SET client_encoding = 'SQL_ASCII'", "set datestyle = ISO, DMY",
+                          "set intervalstyle to 'postgres'", "SELECT $1::TIMESTAMP WITH TIME ZONE")
+        self.assertEqual(refused.needs(statements, failure("a", None, ""), NAMES), [])
 
     def test_each_example_uses_its_feature(self) -> None:
         for name, _, example in refused.FEATURES:
