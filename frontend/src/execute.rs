@@ -77,8 +77,8 @@ impl Session {
             Statement::Explain(explain) => return self.explain(explain).await,
             Statement::ExplainHotspot(table) => self.explain_hotspot(table, permit).await?,
             Statement::Insert(insert) => return self.insert(insert, None, permit).await,
-            Statement::Delete(delete) if delete.returning.is_some() => {
-                return Box::pin(self.delete_returning(delete, None, permit)).await;
+            Statement::Delete(delete) if delete.finds_rows() => {
+                return Box::pin(self.delete_found(delete, None, permit)).await;
             }
             Statement::Delete(delete) => return self.delete(delete, None, permit).await,
             Statement::Update(update) => {

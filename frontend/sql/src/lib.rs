@@ -34,6 +34,7 @@ mod create_table;
 mod cursor;
 mod database;
 mod decimal;
+mod delete_grammar;
 mod dialect;
 mod effort;
 mod families;

@@ -18,11 +18,11 @@ use super::effort;
 use super::gap_filled;
 use super::grouped_casts;
 use super::joined_subqueries;
-use super::refused::{check_expression, check_query};
+use super::refused::check_query;
 use super::rewritten::rewrite;
 use super::sort_keys;
 use super::split::{Piece, split, trim_start};
-use super::statement::{Delete, Explain, Query, Statement};
+use super::statement::{Explain, Query, Statement};
 use super::tokens::Tokens;
 use super::weight;
 use crate::error::SqlError;
@@ -256,53 +256,6 @@ impl Tokens<'_> {
         }
         self.skip_all();
         Ok(Explain { text: Arc::from(self.text), options, statement: Box::new(statement) })
-    }
-
-    /// Takes DELETE FROM table [AS alias] [WHERE predicate] [RETURNING item, ..].
-    fn delete(&mut self) -> Result<Delete, SqlError> {
-        self.expect("delete")?;
-        self.expect("from")?;
-        self.take(&["only"]);
-        let table = self.table_name()?;
-        let alias = if self.take(&["as"])
-            || (matches!(self.peek().token, Token::Word(_))
-                && !["where", "using", "returning", "order", "limit"]
-                    .iter()
-                    .any(|word| self.at(word)))
-        {
-            Some(self.name("an alias")?)
-        } else {
-            None
-        };
-        // A predicate is checked and rewritten as in a query.
-        if self.at("using") {
-            return Err(self
-                .unsupported("DELETE ... USING")
-                .with_hint("use WHERE ... IN (SELECT ...)"));
-        }
-        let predicate = if self.take(&["where"]) {
-            if self.take(&["current", "of"]) {
-                return Err(self.unsupported("WHERE CURRENT OF"));
-            }
-            let position = self.position();
-            let mut predicate = self.expression()?;
-            check_expression(&predicate)
-                .and_then(|()| counts::check(&mut predicate))
-                .and_then(|()| joined_subqueries::rewrite(&mut predicate))
-                .and_then(|()| rewrite(&mut predicate))
-                .map_err(|error| error.with_position(position))?;
-            Some(predicate)
-        } else {
-            None
-        };
-        // Clauses after the predicate are refused by name.
-        for (word, clause) in [("limit", "DELETE ... LIMIT"), ("order", "DELETE ... ORDER BY")] {
-            if self.at(word) {
-                return Err(self.unsupported(clause));
-            }
-        }
-        let returning = self.returning()?;
-        Ok(Delete { text: Arc::from(self.text), table, alias, predicate, returning })
     }
 
     /// Takes all remaining tokens.

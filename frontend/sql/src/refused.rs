@@ -21,14 +21,6 @@ pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
     }
 }
 
-/// The same for an expression outside of a query.
-pub(super) fn check_expression(expression: &Expr) -> Result<(), SqlError> {
-    match expression.visit(&mut Refuse) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
 /// Returns true if a query, or an operand of its set operations, is `TABLE` with anything but a name.
 fn is_table(body: &SetExpr) -> bool {
     match body {

@@ -479,8 +479,8 @@ pub struct Delete {
     pub table: TableName,
     /// The table's alias in the predicate.
     pub alias: Option<String>,
-    /// The rows to delete; `None` means all.
-    pub predicate: Option<Expr>,
+    /// A SELECT without columns from the tables of USING, with the predicate. It lacks the table that changes.
+    pub source: Box<ast::Query>,
     /// RETURNING, of the deleted rows.
     pub returning: Option<Returning>,
 }

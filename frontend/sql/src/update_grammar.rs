@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, SelectItem};
+use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, TableWithJoins};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -30,6 +30,17 @@ struct Assignments {
     columns: Vec<String>,
     values: Vec<Option<usize>>,
     items: Vec<Expr>,
+}
+
+/// Checks and rewrites the query that finds the rows of a statement, as any query is.
+pub(super) fn finish(source: &mut Query) -> Result<(), SqlError> {
+    sort_keys::drop_repeated(source);
+    grouped_casts::keep_apart(source);
+    check_query(source)?;
+    counts::check(source)?;
+    joined_subqueries::rewrite(source)?;
+    rewrite(source)?;
+    weight::check(source)
 }
 
 impl Tokens<'_> {
@@ -71,11 +82,7 @@ impl Tokens<'_> {
                 break;
             }
         }
-        let tables = if is_statement && self.take(&["from"]) {
-            self.bounded(|parser| parser.parse_comma_separated(Parser::parse_table_and_joins))?
-        } else {
-            Vec::new()
-        };
+        let tables = if is_statement && self.take(&["from"]) { self.tables()? } else { Vec::new() };
         let position = self.position();
         let predicate = if self.take(&["where"]) {
             if self.take(&["current", "of"]) {
@@ -91,20 +98,17 @@ impl Tokens<'_> {
             }
         }
         let returning = if is_statement { self.returning()? } else { None };
-        // Checked and rewritten as any query is.
         let items = set.items.into_iter().map(SelectItem::UnnamedExpr).collect();
         let mut source = source(items, tables, predicate)?;
-        sort_keys::drop_repeated(&mut source);
-        grouped_casts::keep_apart(&mut source);
-        check_query(&source)
-            .and_then(|()| counts::check(&mut source))
-            .and_then(|()| joined_subqueries::rewrite(&mut source))
-            .and_then(|()| rewrite(&mut source))
-            .and_then(|()| weight::check(&source))
-            .map_err(|error| error.with_position(position))?;
+        finish(&mut source).map_err(|error| error.with_position(position))?;
         let (columns, values) = (set.columns, set.values);
         let text = Arc::from(self.text);
         Ok(Update { text, table, alias, columns, values, source, returning })
+    }
+
+    /// Takes the tables of FROM or USING.
+    pub(super) fn tables(&mut self) -> Result<Vec<TableWithJoins>, SqlError> {
+        self.bounded(|parser| parser.parse_comma_separated(Parser::parse_table_and_joins))
     }
 
     /// Takes an assignment to one column or to several.

@@ -87,19 +87,47 @@ fn parameter_type(column_type: ColumnType) -> Option<String> {
 
 impl Delete {
     /// The rows to remove, as an UPDATE that sets nothing finds them.
-    ///
-    /// # Errors
-    /// Errors of the parser, which do not occur.
-    pub fn as_update(&self) -> Result<Update, SqlError> {
-        Ok(Update {
+    #[must_use]
+    pub fn as_update(&self) -> Update {
+        Update {
             text: Arc::clone(&self.text),
             table: self.table.clone(),
             alias: self.alias.clone(),
             columns: Vec::new(),
             values: Vec::new(),
-            source: source(Vec::new(), Vec::new(), self.predicate.clone())?,
+            source: self.source.clone(),
             returning: self.returning.clone(),
-        })
+        }
+    }
+
+    /// The rows to delete; `None` means all.
+    #[must_use]
+    pub fn predicate(&self) -> Option<&Expr> {
+        match self.source.body.as_ref() {
+            SetExpr::Select(select) => select.selection.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The tables of USING.
+    #[must_use]
+    pub fn using_tables(&self) -> &[TableWithJoins] {
+        tables_of(&self.source)
+    }
+
+    /// True if whole rows are found, and removed if nobody has written them since: they are returned, or other tables tell
+    /// which they are.
+    #[must_use]
+    pub fn finds_rows(&self) -> bool {
+        self.returning.is_some() || !self.using_tables().is_empty()
+    }
+}
+
+/// The tables in FROM of a SELECT.
+fn tables_of(query: &ast::Query) -> &[TableWithJoins] {
+    match query.body.as_ref() {
+        SetExpr::Select(select) => &select.from,
+        _ => &[],
     }
 }
 
@@ -122,10 +150,7 @@ impl Update {
 
     /// What UPDATE joins its table with; empty without FROM.
     pub fn from_tables(&self) -> &[TableWithJoins] {
-        match self.source.body.as_ref() {
-            SetExpr::Select(select) => &select.from,
-            _ => &[],
-        }
+        tables_of(&self.source)
     }
 
     /// Columns that the statement sets, with their positions in the schema.

@@ -21,6 +21,7 @@ use partita_sql::statement::{Delete, Query, Statement};
 
 use super::executed::Executed;
 use super::query::{Source, Target};
+use super::round::stored;
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::ingest::check_delete;
@@ -62,7 +63,7 @@ impl Session {
     /// A predicate tells by the number of deleted rows, and needs SELECT, as in PostgreSQL. To InfluxDB's clients a
     /// delete is a write, and their tokens need no more for one that names keys, as those clients do.
     fn unread_by(&self, delete: &Delete, table: &Table) -> Option<TableId> {
-        let tells_nothing = match &delete.predicate {
+        let tells_nothing = match delete.predicate() {
             None => true,
             Some(predicate) => {
                 self.identity().token.is_some() && names_keys_only(predicate, delete, table)
@@ -76,6 +77,9 @@ impl Session {
         let table = self.table(&delete.table)?;
         check_no_copy(&self.catalog(), &table)?;
         check_delete(&table)?;
+        if !delete.using_tables().is_empty() {
+            return delete.as_update().rows_query(&table, &stored(&table), None);
+        }
         let columns = self.key_columns(&table)?;
         let columns: Vec<_> = columns.iter().map(|name| quote(name)).collect();
         let mut text = format!(
@@ -96,9 +100,9 @@ impl Session {
             && let Ast::Query(ast) = ast.as_mut()
             && let SetExpr::Select(select) = ast.body.as_mut()
         {
-            select.selection.clone_from(&delete.predicate);
+            select.selection = delete.predicate().cloned();
             if table.schema.is_keyless() {
-                check_unnamed(&delete.predicate, &table.name)?;
+                check_unnamed(delete.source.as_ref(), &table.name)?;
                 select.from.iter_mut().for_each(show_hidden);
             }
         } else {

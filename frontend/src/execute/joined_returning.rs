@@ -121,7 +121,7 @@ impl JoinedRows {
 }
 
 impl Session {
-    /// Plans RETURNING over the tables of an UPDATE with FROM.
+    /// Plans RETURNING over the tables of an UPDATE with FROM, or of a DELETE with USING.
     pub(super) async fn joined_returning(
         &self,
         clause: ReturningOf<'_>,

@@ -213,8 +213,8 @@ impl Session {
                 Ok(self.start(&source, Target::default()).await?.into())
             }
             Statement::Insert(insert) => self.insert(insert, some_parameters(), permit).await,
-            Statement::Delete(delete) if delete.returning.is_some() => {
-                Box::pin(self.delete_returning(delete, some_parameters(), permit)).await
+            Statement::Delete(delete) if delete.finds_rows() => {
+                Box::pin(self.delete_found(delete, some_parameters(), permit)).await
             }
             Statement::Delete(delete) => self.delete(delete, some_parameters(), permit).await,
             Statement::Update(update) => {

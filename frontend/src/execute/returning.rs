@@ -119,7 +119,7 @@ pub(super) fn returning_of(statement: &Statement) -> Option<ReturningOf<'_>> {
             returning,
             table: &delete.table,
             alias: delete.alias.as_deref(),
-            from: &[],
+            from: delete.using_tables(),
             text: &delete.text,
         },
         _ => return None,

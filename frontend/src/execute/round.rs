@@ -291,7 +291,11 @@ impl<'a> Round<'a> {
         };
         let mask: Vec<bool> = keys.iter().map(is_new).collect();
         if self.seen.as_ref().is_some_and(|keys| keys.len() > JOINED_MAX) {
-            let message = format!("UPDATE ... FROM cannot change more than {JOINED_MAX} rows");
+            let clause = match self.action {
+                Action::Update => "UPDATE ... FROM",
+                Action::Delete => "DELETE ... USING",
+            };
+            let message = format!("{clause} cannot change more than {JOINED_MAX} rows");
             return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
         }
         let mask = BooleanArray::from(mask);

@@ -56,8 +56,8 @@ impl Session {
         self.change(update, Action::Update, parameters, permit).await
     }
 
-    /// A DELETE that returns rows: of each row its last version, which no other statement returns too.
-    pub(super) async fn delete_returning(
+    /// A DELETE that finds whole rows: it returns of each row its last version, which no other statement returns too.
+    pub(super) async fn delete_found(
         &self,
         delete: &Delete,
         parameters: Option<&[ScalarValue]>,
@@ -65,7 +65,7 @@ impl Session {
     ) -> Result<Executed, SqlError> {
         let table = self.table(&delete.table)?;
         check_delete(&table)?;
-        self.change(&delete.as_update()?, Action::Delete, parameters, permit).await
+        self.change(&delete.as_update(), Action::Delete, parameters, permit).await
     }
 
     async fn change(
@@ -212,7 +212,7 @@ impl Session {
     ) -> Result<(), SqlError> {
         let Some(batch) = round.select(columns, batch)? else { return Ok(()) };
         if round.action == Action::Delete {
-            return self.remove_rows(round, &present(columns, &batch)?).await;
+            return self.remove_rows(round, columns, &batch).await;
         }
         let new_rows = round.new_rows(columns, &batch, self.zone())?;
         let completed = round.plan.complete(&new_rows)?;
@@ -235,14 +235,17 @@ impl Session {
         round.settle(&rows, &reads.take_refused())
     }
 
-    /// Removes rows, with all their columns by SQL name.
+    /// Removes the rows of a batch of the query.
     async fn remove_rows(
         &self,
         round: &mut Round<'_>,
-        present: &RecordBatch,
+        columns: &[&Column],
+        batch: &RecordBatch,
     ) -> Result<(), SqlError> {
-        let keys = round.plan.complete_keys(present)?;
-        let rows = round.plan.complete_stored(present)?.rows;
+        let present = present(columns, batch)?;
+        let keys = round.plan.complete_keys(&present)?;
+        let rows = round.plan.complete_stored(&present)?.rows;
+        round.note_joined(batch, &rows)?;
         let reads = Arc::clone(&round.reads);
         self.write_under(round, WriteKind::Delete, keys, &reads).await?;
         round.settle(&rows, &reads.take_refused())
