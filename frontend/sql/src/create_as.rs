@@ -14,6 +14,7 @@ use super::database::unlogged;
 use super::shown_names::folded;
 use super::statement::{CreateTable, CreateTableAs, Partitioning, Statement, TableName};
 use super::tokens::Tokens;
+use super::with_clause::writes;
 use crate::error::{CATALOG, SqlError};
 
 impl Tokens<'_> {
@@ -41,6 +42,9 @@ impl Tokens<'_> {
     pub(super) fn select(&mut self) -> Result<Statement, SqlError> {
         let (position, offset) = (self.position(), self.offset());
         let mut query = self.parsed_query()?;
+        if writes(&query) {
+            return self.written(*query, position, offset);
+        }
         let target = take_into(&mut query.body);
         let query = self.checked_query(query, position, offset)?;
         let Some(target) = target else { return Ok(Statement::Query(query)) };

@@ -5,6 +5,7 @@
 //! where the rows begin. [`Insert::scan`] turns the rows into a batch; when it returns `None`, [`Insert::values_query`]
 //! is the query for the planner.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,12 +29,21 @@ const CLAUSE_BYTES_MAX: usize = 16 << 10;
 
 /// Parses a statement that begins with INSERT, REPLACE or UPSERT; `None` for any other.
 pub(super) fn parse(text: &str, start: usize) -> Result<Option<Insert>, SqlError> {
-    let mut reader = Reader { cursor: Cursor::new(text), text, start };
+    let mut reader = Reader { cursor: Cursor::new(text), text, start, with: "" };
     let keeps = reader.take("upsert");
     if !keeps && !reader.take("insert") && !reader.take("replace") {
         return Ok(None);
     }
     reader.insert(keeps).map(Some)
+}
+
+/// Parses an INSERT whose query gets a WITH clause that stands before the statement.
+pub(super) fn parse_with(with: &str, text: &str, start: usize) -> Result<Insert, SqlError> {
+    let mut reader = Reader { cursor: Cursor::new(text), text, start, with };
+    if !reader.take("insert") {
+        return Err(reader.unexpected("INSERT"));
+    }
+    reader.insert(false)
 }
 
 /// Offset of ON CONFLICT or RETURNING after the rows of VALUES, which begin at `start`. Rows without such a word near the
@@ -109,6 +119,8 @@ struct Reader<'t> {
     cursor: Cursor<'t>,
     text: &'t str,
     start: usize,
+    /// WITH and what it defines, from in front of the statement.
+    with: &'t str,
 }
 
 impl Reader<'_> {
@@ -176,6 +188,14 @@ impl Reader<'_> {
         alias: Option<&str>,
     ) -> Result<(InsertSource, Clauses), SqlError> {
         self.cursor.skip_blank();
+        if !self.with.is_empty() {
+            for word in ["values", "value", "default", "with"] {
+                if self.at(word) {
+                    let word = word.to_ascii_uppercase();
+                    return Err(self.unsupported(&format!("WITH before INSERT ... {word}")));
+                }
+            }
+        }
         if self.take("values") || self.take("value") {
             self.cursor.skip_blank();
             let start = self.cursor.offset();
@@ -200,7 +220,13 @@ impl Reader<'_> {
         if !query {
             return Err(self.unexpected("VALUES or SELECT"));
         }
-        let mut tokens = Tokens::new(self.cursor.rest(), self.position() - 1)?;
+        let rest = self.cursor.rest();
+        let text: Cow<'_, str> = match self.with {
+            "" => rest.into(),
+            with => format!("{with}{rest}").into(),
+        };
+        let start = (self.position() - 1).saturating_sub(self.with.chars().count());
+        let mut tokens = Tokens::new(&text, start)?;
         let query = tokens.query()?;
         let clauses = tokens.insert_clauses(self.text, table, alias)?;
         Ok((InsertSource::Query(Box::new(query)), clauses))

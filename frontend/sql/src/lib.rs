@@ -110,6 +110,7 @@ mod view_grammar;
 mod weight;
 mod wide_functions;
 mod wide_statement;
+mod with_clause;
 
 use partita_worker::error;
 

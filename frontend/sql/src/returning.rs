@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::{self, TableWithJoins};
+use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use partita_proto::catalog::Table;
 
@@ -21,7 +21,7 @@ use super::refused::check_query;
 use super::rewritten::rewrite;
 use super::statement::{Query, Returning};
 use super::tokens::Tokens;
-use super::update_rows::{from_item, select_of, source};
+use super::update_rows::{from_item, select_of, source, tables_of};
 use super::weight;
 use crate::error::SqlError;
 
@@ -47,8 +47,8 @@ impl Tokens<'_> {
 }
 
 impl Returning {
-    /// The query over the rows that the statement supplies; `alias` is that of the table. Those of the tables `from` stand
-    /// beside them.
+    /// The query over the rows that the statement supplies; `alias` is that of the table. Those of the other tables of
+    /// `found`, the query that finds the rows, stand beside them.
     ///
     /// # Errors
     /// Errors of the parser, which do not occur.
@@ -56,7 +56,7 @@ impl Returning {
         &self,
         table: &Table,
         alias: Option<&str>,
-        from: &[TableWithJoins],
+        found: Option<&ast::Query>,
         text: &Arc<str>,
     ) -> Result<Query, SqlError> {
         let mut query = self.source.clone();
@@ -64,7 +64,10 @@ impl Returning {
         supply(&mut rows);
         let tables = &mut select_of(&mut query)?.from;
         tables.push(rows);
-        tables.extend_from_slice(from);
+        if let Some(found) = found {
+            tables.extend_from_slice(tables_of(found));
+            query.with.clone_from(&found.with);
+        }
         let statement = Box::new(ast::Statement::Query(query));
         Ok(Query { text: Arc::clone(text), statement: PlannerStatement::Statement(statement) })
     }

@@ -115,6 +115,17 @@ impl<'a> Tokens<'a> {
         Ok(Self { inner, text, start, count })
     }
 
+    /// The tokens from a location on.
+    pub(super) fn behind(&self, location: Location) -> Result<Self, SqlError> {
+        let offset = offset_of(self.text, location);
+        Self::new(&self.text[offset..], self.start + self.text[..offset].chars().count())
+    }
+
+    /// Position of the text in the client's text, in characters.
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+
     /// The next token.
     pub(super) fn peek(&self) -> &TokenWithSpan {
         self.inner.peek_token_ref()

@@ -124,7 +124,7 @@ impl Delete {
 }
 
 /// The tables in FROM of a SELECT.
-fn tables_of(query: &ast::Query) -> &[TableWithJoins] {
+pub(super) fn tables_of(query: &ast::Query) -> &[TableWithJoins] {
     match query.body.as_ref() {
         SetExpr::Select(select) => &select.from,
         _ => &[],

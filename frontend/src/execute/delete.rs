@@ -101,6 +101,7 @@ impl Session {
             && let SetExpr::Select(select) = ast.body.as_mut()
         {
             select.selection = delete.predicate().cloned();
+            ast.with.clone_from(&delete.source.with);
             if table.schema.is_keyless() {
                 check_unnamed(delete.source.as_ref(), &table.name)?;
                 select.from.iter_mut().for_each(show_hidden);

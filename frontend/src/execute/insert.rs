@@ -396,5 +396,5 @@ fn is_change(insert: &Insert, table: &Table) -> bool {
 fn returning(insert: &Insert) -> Option<ReturningOf<'_>> {
     let returning = insert.returning.as_ref()?;
     let (table, alias, text) = (&insert.table, insert.alias.as_deref(), &insert.text);
-    Some(ReturningOf { returning, table, alias, from: &[], text })
+    Some(ReturningOf { returning, table, alias, found: None, text })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::TableWithJoins;
+use datafusion::sql::sqlparser::ast;
 use partita_proto::catalog::Table;
 use partita_proto::size::{array_bytes, batch_bytes};
 use partita_sql::statement::{Query, Returning, Statement, TableName};
@@ -92,8 +92,8 @@ pub(super) struct ReturningOf<'a> {
     pub(super) returning: &'a Returning,
     pub(super) table: &'a TableName,
     pub(super) alias: Option<&'a str>,
-    /// Other tables whose columns it may name.
-    pub(super) from: &'a [TableWithJoins],
+    /// The query that finds the rows, whose other tables it may name.
+    pub(super) found: Option<&'a ast::Query>,
     pub(super) text: &'a Arc<str>,
 }
 
@@ -105,21 +105,21 @@ pub(super) fn returning_of(statement: &Statement) -> Option<ReturningOf<'_>> {
             returning,
             table: &insert.table,
             alias: insert.alias.as_deref(),
-            from: &[],
+            found: None,
             text: &insert.text,
         },
         Statement::Update(update) => ReturningOf {
             returning,
             table: &update.table,
             alias: update.alias.as_deref(),
-            from: update.from_tables(),
+            found: Some(&update.source),
             text: &update.text,
         },
         Statement::Delete(delete) => ReturningOf {
             returning,
             table: &delete.table,
             alias: delete.alias.as_deref(),
-            from: delete.using_tables(),
+            found: Some(&delete.source),
             text: &delete.text,
         },
         _ => return None,
@@ -130,7 +130,7 @@ impl Session {
     /// The query over the rows that a statement has written or removed.
     pub(super) fn returning_query(&self, clause: ReturningOf<'_>) -> Result<Query, SqlError> {
         let table = self.table(clause.table)?;
-        clause.returning.query(&table, clause.alias, clause.from, clause.text)
+        clause.returning.query(&table, clause.alias, clause.found, clause.text)
     }
 
     /// Plans RETURNING before a statement writes anything: one that cannot be planned must not leave rows behind.

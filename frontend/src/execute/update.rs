@@ -81,7 +81,7 @@ impl Session {
             returning,
             table: &update.table,
             alias: update.alias.as_deref(),
-            from: update.from_tables(),
+            found: Some(&update.source),
             text: &update.text,
         });
         let mut returned = clause.map(|_| Returned::default());
