@@ -53,12 +53,19 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid):
-        if self.cleaner:
-            self.cleaner.before()
         self.current = {"id": name_of(nodeid), "outcome": "passed"}
         # Replaced by the outcome at the end: a test that ends the process is found by this line.
         self.write({"id": name_of(nodeid), "outcome": "died"})
         self.position = os.path.getsize(self.log) if self.log else 0
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        """Tables of fixtures that several tests share stay."""
+        is_shared = self.cleaner is not None and fixturedef.scope != "function"
+        before = self.cleaner.relations() if is_shared else None
+        yield
+        if before is not None:
+            self.cleaner.keep(self.cleaner.relations() - before)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item, call):
@@ -162,11 +169,11 @@ class Cleaner:
     def __init__(self, conninfo):
         self.conninfo = conninfo
         self.connection = None
-        self.known = None
+        # Those that are not dropped.
+        self.known = self.relations()
 
-    def before(self):
-        if self.known is None:
-            self.known = self.relations()
+    def keep(self, relations):
+        self.known |= relations
 
     def after(self):
         for relation in self.relations() - self.known:

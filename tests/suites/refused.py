@@ -45,6 +45,9 @@ UNDO = re.compile(r"\s*(rollback|abort)\b", re.IGNORECASE)
 WRITE = re.compile(r"\s*(with\b.*\b)?(insert|update|delete|create|drop|alter|truncate|copy|merge|set)\b", re.IGNORECASE | re.DOTALL)
 # What a test sees when a transaction was not taken back: a wrong answer, a table or row that is there already, no error.
 OF_ROLLBACK = {None, "42P07", "23505"}
+# What it sees after a savepoint to which the session did not go back.
+OF_SAVEPOINT = {None, "25P02"}
+UNDO_PART = re.compile(r"\s*rollback\b.*\bto\b", re.IGNORECASE)
 SAVEPOINT = "ROLLBACK TO SAVEPOINT"
 
 
@@ -72,6 +75,8 @@ def needs(statements: list[list], failure: dict, refused: Iterable[str]) -> list
     """
     found = [name for name in refused if any(PATTERNS[name].search(text) for _, text in statements)]
     # A test that also rolls back fails for another reason when the server did not know something.
-    if SAVEPOINT in failure.get("message", "") or (failure.get("sqlstate") in OF_ROLLBACK and takes_back(statements)):
+    code = failure.get("sqlstate")
+    goes_back = any(UNDO_PART.match(text) for _, text in statements)
+    if SAVEPOINT in failure.get("message", "") or (code in OF_ROLLBACK and takes_back(statements)) or (code in OF_SAVEPOINT and goes_back):
         found.append(ROLLBACK)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -34,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=pathlib.Path, metavar="DIR",
                         help="keep the records of all tests there; the record of PostgreSQL is used again by the next run")
     parser.add_argument("--control", action="store_true", help="run on PostgreSQL only")
+    parser.add_argument("--again", action="store_true", help="of the record of Partita run those tests that did not pass")
     parser.add_argument("--slow", action="store_true", help="with the tests that their suite calls slow")
     parser.add_argument("--match", default="", metavar="EXPRESSION", help="only tests whose names match, as pytest -k")
     parser.add_argument("--timeout", type=int, default=60, metavar="SECONDS", help="longest time of one test (60)")
@@ -148,7 +150,8 @@ def one(options: argparse.Namespace, suite: Suite, work: pathlib.Path, results: 
         print(f"{suite.name} {suite.version}: {len(passed)} of {len(entries)} tests pass on PostgreSQL and reach the server")
         return None
     record = results / f"{suite.name}.partita.jsonl"
-    record.unlink(missing_ok=True)
+    kept = [entry for entry in read(record) if options.again and entry["outcome"] == "passed"]
+    record.write_text("".join(json.dumps(entry) + "\n" for entry in kept), encoding="utf-8")
     began = time.monotonic()
     features = on_partita(options, suite, folder, work, record, passed)
     print(f"{suite.name} on Partita took {time.monotonic() - began:.0f} s", file=sys.stderr)

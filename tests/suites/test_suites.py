@@ -110,6 +110,11 @@ class Needs(unittest.TestCase):
         statements = sent("BEGIN", "INSERT INTO t VALUES (1)", "ROLLBACK")
         self.assertEqual(refused.needs(statements, failure("a", "42883", "function f() does not exist"), NAMES), [])
 
+    def test_a_transaction_that_stays_failed_needed_its_savepoint(self) -> None:
+        statements = sent("BEGIN", "SAVEPOINT a", "SELECT wat", 'ROLLBACK TO "a"', "COMMIT")
+        self.assertEqual(refused.needs(statements, failure("a", "25P02", ""), NAMES), ["ROLLBACK"])
+        self.assertEqual(refused.needs(statements, failure("a", "42883", ""), NAMES), [])
+
     def test_sessions_do_not_share_a_transaction(self) -> None:
         self.assertFalse(refused.takes_back([[1, "BEGIN"], [2, "INSERT INTO t VALUES (1)"], [1, "ROLLBACK"]]))
 
