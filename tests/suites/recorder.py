@@ -3,7 +3,8 @@
 SUITES_RECORD   the file. Tests that are in it already are not run again, so that a run goes on after pytest itself died.
 SUITES_ONLY     a file with the ids of the tests to run, one a line (all)
 SUITES_LOG      the log of a PostgreSQL server: what it was sent during a test is recorded with the test
-SUITES_TABLES   conninfo of a server without ROLLBACK: tables and views that a test leaves behind are dropped after it
+SUITES_TABLES   conninfo of a server without ROLLBACK: tables and views that a test leaves behind are dropped after it, unless
+                they are of fixtures that it shares with others
 """
 
 import json

@@ -66,16 +66,18 @@ class Run:
             self.command += ["-k", options.match]
         self.command += [argument.format(port=port) for argument in suite.arguments]
 
-    def to_end(self, **environment: object) -> None:
+    def to_end(self, *arguments: str, **environment: object) -> None:
+        self.command += arguments
         self.environment |= {name: str(value) for name, value in environment.items()}
         for _ in range(RESTARTS):
+            before = len(read(self.record))
             with tempfile.TemporaryDirectory() as cache, open(self.record.with_suffix(".out"), "ab") as output:
                 done = subprocess.run([*self.command, "-o", f"cache_dir={cache}"], cwd=self.folder, env=self.environment,
                                       stdin=subprocess.DEVNULL, stdout=output, stderr=output)
             # 0, 1: all were run. 5: none are left.
             if done.returncode in (0, 1, 5):
                 return
-            if not self.record.exists():
+            if len(read(self.record)) == before:
                 break
             print(f"pytest ended with code {done.returncode}, and goes on behind that test", file=sys.stderr)
         print(f"pytest did not come to an end; see {self.record.with_suffix('.out')}", file=sys.stderr)
@@ -119,7 +121,7 @@ def on_partita(
                 connection.execute(f"CREATE SCHEMA {schema}")
             features = [name for name, _, example in refused.FEATURES if not example or refuses(connection, example)]
         environment = {"SUITES_ONLY": only} | ({"SUITES_TABLES": conninfo} if suite.has_own_tables else {})
-        Run(options, suite, folder, record, server.port).to_end(**environment)
+        Run(options, suite, folder, record, server.port).to_end(*suite.elsewhere, **environment)
         if server.process and server.process.poll() is not None:
             print(f"the server ended with code {server.process.returncode}:\n{server.log_tail()}", file=sys.stderr)
     finally:

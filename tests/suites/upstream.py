@@ -32,6 +32,8 @@ class Suite:
     not_slow: tuple[str, ...] = ()
     # Databases (schemas in PostgreSQL) that have to be there.
     schemas: tuple[str, ...] = ()
+    # Arguments where a server is not PostgreSQL.
+    elsewhere: tuple[str, ...] = ()
     # Whether tables that a test leaves behind are dropped after it; others share tables between tests, and drop them.
     has_own_tables: bool = True
 
@@ -55,7 +57,7 @@ SUITES = (
         "SQLAlchemy", "2.1.9", "", ("test", "lib/sqlalchemy/testing/plugin", "setup.cfg", "pyproject.toml"), {},
         # The suite of a dialect, with SQLAlchemy's own list of what the dialect of PostgreSQL can do.
         ("--maxfail=1000000", f"--dburi=postgresql+psycopg://{USER}@{HOST}:{{port}}/{DATABASE}", "test/dialect/test_suite.py"),
-        schemas=("test_schema", "test_schema_2"), has_own_tables=False,
+        schemas=("test_schema", "test_schema_2"), elsewhere=("-p", "without_extensions"), has_own_tables=False,
     ),
 )
 
