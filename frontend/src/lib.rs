@@ -49,6 +49,7 @@ mod filters;
 mod first_by_time;
 mod frontend;
 mod guard;
+pub mod held;
 mod home;
 mod hotspot;
 mod index_usage;

@@ -33,6 +33,7 @@ use crate::execute::executed::Executed;
 use crate::execute::observe;
 use crate::frontend::Frontend;
 use crate::functions;
+use crate::held::ParameterTypes;
 use crate::output::Output;
 use crate::sequences::LastNumbers;
 use crate::settings::{Settings, in_unit};
@@ -694,10 +695,12 @@ impl Session {
     pub(crate) fn keep_prepared(
         &self,
         name: &str,
+        text: &str,
         prepared: Arc<Prepared>,
     ) -> Result<(), SqlError> {
+        let held = self.viewer.held();
         let mut statements = self.prepared.lock();
-        if statements.contains_key(name) {
+        if held.has_statement(name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new("42P05", message));
         }
@@ -708,6 +711,8 @@ impl Session {
             )
             .with_hint("DEALLOCATE statements that are no longer needed"));
         }
+        let types = ParameterTypes::Arrow(prepared.parameter_types.clone());
+        held.add_statement(name, text, types, true);
         statements.insert(name.to_owned(), prepared);
         Ok(())
     }
@@ -719,12 +724,18 @@ impl Session {
     }
 
     pub(crate) fn forget_prepared(&self, name: Option<&str>) -> Result<(), SqlError> {
+        let held = self.viewer.held();
         let Some(name) = name else {
             self.prepared.lock().clear();
+            held.deallocate_all();
             return Ok(());
         };
+        if held.deallocate(name) {
+            return Ok(());
+        }
         self.prepared(name)?;
         self.prepared.lock().remove(name);
+        held.remove_statement(name);
         Ok(())
     }
 }

@@ -10,8 +10,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
+use partita_frontend::held::ParameterTypes;
 use partita_frontend::sql::statement::{Direction, Fetch, Statement};
-use partita_frontend::{Output, Prepared};
+use partita_frontend::{Output, Prepared, Session};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{ExtendedQueryHandler, send_describe_response, send_ready_for_query};
 use pgwire::api::results::{DescribePortalResponse, FieldInfo, Response, Tag};
@@ -131,6 +132,12 @@ fn check_result_formats(portal: &Portal<Arc<Prepared>>) -> PgWireResult<()> {
 }
 
 impl Connection {
+    /// True for the unnamed statement, and for a name that DEALLOCATE has not taken away.
+    fn is_held(&self, name: &str) -> bool {
+        let is_listed = |session: &Arc<Session>| session.viewer().held().has_statement(name);
+        name == DEFAULT_NAME || self.session().is_ok_and(is_listed)
+    }
+
     /// The columns of a cursor that was declared in SQL, which in PostgreSQL is a portal too.
     async fn cursor<C>(&self, client: &C, name: &str) -> PgWireResult<Option<SchemaRef>>
     where
@@ -217,7 +224,15 @@ impl ExtendedQueryHandler for Connection {
     {
         object_types::declare(&mut message);
         let name = name_of(message.name.as_ref());
-        if name != DEFAULT_NAME && self.statements.contains(name) {
+        let held = Arc::clone(self.session()?.viewer().held());
+        if held.take_reduced() {
+            for name in
+                self.statements.take_all(|name| name != DEFAULT_NAME && !held.has_statement(name))
+            {
+                client.portal_store().rm_statement(&name);
+            }
+        }
+        if name != DEFAULT_NAME && held.has_statement(name) {
             return Err(protocol("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let parsed = StoredStatement::parse(client, &message, self.query_parser()).await?;
@@ -229,6 +244,11 @@ impl ExtendedQueryHandler for Connection {
             name,
             ENTRY_BYTES.saturating_add(message.query.len().saturating_mul(PLAN_RATIO)),
         )?;
+        if name != DEFAULT_NAME {
+            let described = parsed.as_ref().map(parameters::described).unwrap_or_default();
+            let types = pg_catalog::type_names(&described);
+            held.add_statement(name, &message.query, ParameterTypes::Named(types), false);
+        }
         match parsed {
             Some(statement) => client.portal_store().put_statement(Arc::new(statement)),
             None => client.portal_store().put_empty_statement(name),
@@ -246,7 +266,8 @@ impl ExtendedQueryHandler for Connection {
         let statement_name = name_of(message.statement_name.as_ref());
         let portal_name = name_of(message.portal_name.as_ref());
         // A portal counts the bytes of its parameters.
-        match client.portal_store().get_statement(statement_name) {
+        let is_held = self.is_held(statement_name);
+        match client.portal_store().get_statement(statement_name).filter(|_| is_held) {
             Some(Entry::Value(statement)) => {
                 let portal = Portal::try_new(&message, statement)?;
                 check_result_formats(&portal)?;
@@ -378,6 +399,9 @@ impl ExtendedQueryHandler for Connection {
         let name = name_of(message.name.as_ref());
         match message.target_type {
             TARGET_TYPE_BYTE_STATEMENT => {
+                if self.statements.contains(name) {
+                    self.session()?.viewer().held().remove_statement(name);
+                }
                 self.statements.remove(name);
                 client.portal_store().rm_statement(name);
             }

@@ -65,6 +65,19 @@ impl Names {
         }
     }
 
+    /// Removes the objects for whose names `is_taken` is true, and returns the names.
+    pub(crate) fn take_all(&self, is_taken: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut usage = self.usage.lock();
+        let names = usage.bytes_by_name.keys().filter(|name| is_taken(name));
+        let names: Vec<String> = names.cloned().collect();
+        for name in &names {
+            if let Some(bytes) = usage.bytes_by_name.remove(name) {
+                usage.bytes -= bytes;
+            }
+        }
+        names
+    }
+
     /// Removes all objects.
     pub(crate) fn clear(&self) {
         *self.usage.lock() = Usage::default();

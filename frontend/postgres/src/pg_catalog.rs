@@ -40,12 +40,19 @@ use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use partita_frontend::Frontend;
 use partita_frontend::catalog::{CATALOG, INFORMATION, SYSTEM};
 use partita_frontend::functions::SessionFunctions;
+use pgwire::api::Type;
 
 use self::cells::ComputedTable;
 use self::objects::{Fixed, Objects};
 use self::sizes::Sizes;
 
 pub(crate) use self::rewrite::parse;
+use crate::types::type_name;
+
+/// SQL names of types.
+pub(crate) fn type_names(types: &[Type]) -> Vec<String> {
+    types.iter().map(|data_type| type_name(data_type, -1)).collect()
+}
 
 /// Name of the schema.
 const SCHEMA: &str = "pg_catalog";

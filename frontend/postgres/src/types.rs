@@ -226,6 +226,38 @@ pub(crate) fn modifier(data_type: &DataType) -> i32 {
     }
 }
 
+/// SQL's name of a type, with its modifier where it has any.
+pub(crate) fn type_name(data_type: &Type, modifier: i32) -> String {
+    let is_vector = [Type::INT2_VECTOR, Type::OID_VECTOR].contains(data_type);
+    if let Some(element) = element(data_type).filter(|_| !is_vector) {
+        return format!("{}[]", type_name(element, modifier));
+    }
+    let digits = if modifier >= 0 { format!("({modifier})") } else { String::new() };
+    match *data_type {
+        Type::BOOL => "boolean".to_owned(),
+        Type::INT2 => "smallint".to_owned(),
+        Type::INT4 => "integer".to_owned(),
+        Type::INT8 => "bigint".to_owned(),
+        Type::FLOAT4 => "real".to_owned(),
+        Type::FLOAT8 => "double precision".to_owned(),
+        Type::VARCHAR if modifier >= 4 => format!("character varying({})", modifier - 4),
+        Type::BPCHAR if modifier >= 4 => format!("character({})", modifier - 4),
+        Type::VARCHAR => "character varying".to_owned(),
+        Type::BPCHAR => "character".to_owned(),
+        Type::CHAR => "\"char\"".to_owned(),
+        Type::NUMERIC if modifier >= 4 => {
+            let packed = modifier - 4;
+            format!("numeric({},{})", packed >> 16, packed & 0x7ff)
+        }
+        Type::TIMESTAMP => format!("timestamp{digits} without time zone"),
+        Type::TIMESTAMPTZ => format!("timestamp{digits} with time zone"),
+        Type::TIME => format!("time{digits} without time zone"),
+        Type::TIMETZ => format!("time{digits} with time zone"),
+        Type::VARBIT => "bit varying".to_owned(),
+        _ => data_type.name().to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

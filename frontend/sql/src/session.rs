@@ -1,5 +1,7 @@
 //! Statements about the session: SET and RESET, transactions, prepared statements, cursors, DISCARD.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -277,7 +279,8 @@ impl Tokens<'_> {
             return Err(self.unsupported(format!("PREPARE ... AS {}", statement.tag())));
         }
         self.skip_all();
-        Ok(Statement::Prepare(PrepareStatement { name, types, statement: Box::new(statement) }))
+        let (text, statement) = (Arc::from(self.text), Box::new(statement));
+        Ok(Statement::Prepare(PrepareStatement { text, name, types, statement }))
     }
 
     /// Takes EXECUTE name [(literal, ..)].

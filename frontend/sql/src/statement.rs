@@ -1272,6 +1272,8 @@ impl Transaction {
 /// PREPARE name AS statement.
 #[derive(Clone, Debug)]
 pub struct PrepareStatement {
+    /// The statement's text.
+    pub text: Arc<str>,
     /// Statement name, folded.
     pub name: String,
     /// The types of the first parameters; those of the others are inferred.

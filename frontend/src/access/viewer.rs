@@ -39,6 +39,7 @@ use partita_proto::materialized::CopyOf;
 use crate::access::peer;
 use crate::audit::Origin;
 use crate::error::SqlError;
+use crate::held::Held;
 use crate::temporary::TemporaryTables;
 use crate::view::ClusterView;
 
@@ -191,6 +192,7 @@ pub struct Viewer {
     /// Address of the client for which it was made.
     peer: Option<IpAddr>,
     temporary: TemporaryTables,
+    held: Arc<Held>,
 }
 
 impl fmt::Debug for Viewer {
@@ -206,8 +208,8 @@ impl Viewer {
         identity: Identity,
     ) -> Arc<Self> {
         let (identity, last) = (Mutex::new(identity), Mutex::default());
-        let temporary = TemporaryTables::default();
-        Arc::new(Self { view, shared, identity, last, peer: peer::current(), temporary })
+        let (temporary, held) = (TemporaryTables::default(), Arc::default());
+        Arc::new(Self { view, shared, identity, last, peer: peer::current(), temporary, held })
     }
 
     /// The identity, with the current role.
@@ -218,6 +220,11 @@ impl Viewer {
     /// The temporary tables of the session.
     pub(crate) fn temporary(&self) -> &TemporaryTables {
         &self.temporary
+    }
+
+    /// Prepared statements and cursors of the session.
+    pub fn held(&self) -> &Arc<Held> {
+        &self.held
     }
 
     /// The identity, and the address of its client.

@@ -17,6 +17,7 @@ use partita_sql::statement::{Declare, Direction, Fetch};
 use super::query::{Source, Target};
 use super::scrolled::Scrolled;
 use crate::error::SqlError;
+use crate::held::Listed;
 use crate::output::{Output, RowStream};
 use crate::session::Session;
 
@@ -31,6 +32,8 @@ pub(crate) struct Cursor {
     /// Tables that its query reads.
     tables: Vec<TableId>,
     rows: Slot,
+    /// Its row of `pg_cursors`.
+    _listed: Listed,
 }
 
 /// Rows of a cursor; `None` while a FETCH reads them.
@@ -106,8 +109,14 @@ impl Session {
         } else {
             Slot::Forward(Arc::new(Mutex::new(Some(Rows { rest: None, stream: running.stream }))))
         };
-        let cursor =
-            Cursor { schema: running.schema, hold: declare.hold, tables: running.tables, rows };
+        let (name, text) = (&declare.name, &declare.query.text);
+        let cursor = Cursor {
+            schema: running.schema,
+            hold: declare.hold,
+            tables: running.tables,
+            rows,
+            _listed: self.viewer().held().list_cursor(name, text, declare.hold, declare.scroll),
+        };
         self.cursors.lock().insert(declare.name.clone(), cursor);
         Ok(Output::done("DECLARE CURSOR"))
     }

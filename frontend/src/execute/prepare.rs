@@ -237,7 +237,7 @@ impl Session {
         let declared: Vec<_> = prepare.types.iter().cloned().map(Some).collect();
         let statement = prepare.statement.as_ref().clone();
         let prepared = Box::pin(self.prepare_statement(statement, &declared)).await?;
-        self.keep_prepared(&prepare.name, Arc::new(prepared))?;
+        self.keep_prepared(&prepare.name, &prepare.text, Arc::new(prepared))?;
         Ok(Output::done("PREPARE"))
     }
 

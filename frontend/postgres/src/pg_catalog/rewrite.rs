@@ -101,10 +101,12 @@ const ABSENT: &[&str] =
 /// Views of ours that the library does not know.
 const VIEWS: &[&str] = &[
     "pg_available_extensions",
+    "pg_cursors",
     "pg_group",
     "pg_indexes",
     "pg_locks",
     "pg_policies",
+    "pg_prepared_statements",
     "pg_prepared_xacts",
     "pg_rules",
     "pg_sequences",

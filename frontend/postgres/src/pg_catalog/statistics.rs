@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use partita_frontend::SessionActivity;
 use partita_frontend::access::viewer::Viewer;
+use partita_frontend::held::{HeldCursor, HeldStatement, ParameterTypes};
 use partita_frontend::privileges::sees_all;
 use partita_proto::access::Door;
 use partita_proto::catalog::Table;
@@ -17,6 +18,7 @@ use super::cells::{Cell, Columns, Row};
 use super::objects::{
     Objects, database_oid, has_key, indexes_of, key_name, key_oid, role_oid, table_oid,
 };
+use crate::types::{of_arrow, type_name};
 
 pub(super) const PG_STAT_ACTIVITY: Columns = &[
     ("datid", Oid),
@@ -158,6 +160,60 @@ const PG_POLICIES: Columns = &[
     ("qual", Text),
     ("with_check", Text),
 ];
+
+pub(super) const PG_PREPARED_STATEMENTS: Columns = &[
+    ("name", Text),
+    ("statement", Text),
+    ("prepare_time", Time),
+    ("parameter_types", Texts),
+    ("from_sql", Bool),
+    ("generic_plans", Int8),
+    ("custom_plans", Int8),
+];
+
+pub(super) const PG_CURSORS: Columns = &[
+    ("name", Text),
+    ("statement", Text),
+    ("is_holdable", Bool),
+    ("is_binary", Bool),
+    ("is_scrollable", Bool),
+    ("creation_time", Time),
+];
+
+/// Rows of `pg_prepared_statements`: those of the session.
+pub(super) fn prepared_statements(viewer: &Viewer) -> Vec<Row> {
+    let row = |(name, statement): (String, HeldStatement)| -> Row {
+        let types = match statement.parameter_types {
+            ParameterTypes::Named(names) => names,
+            ParameterTypes::Arrow(types) => {
+                types.iter().map(|data_type| type_name(&of_arrow(data_type), -1)).collect()
+            }
+        };
+        vec![
+            ("name", name.into()),
+            ("statement", statement.text.into()),
+            ("prepare_time", Cell::Time(statement.since_ms)),
+            ("parameter_types", Cell::Texts(types)),
+            ("from_sql", statement.is_sql.into()),
+        ]
+    };
+    viewer.held().statements().into_iter().map(row).collect()
+}
+
+/// Rows of `pg_cursors`: those of the session that DECLARE opened.
+pub(super) fn cursors(viewer: &Viewer) -> Vec<Row> {
+    let row = |(name, cursor): (String, HeldCursor)| -> Row {
+        vec![
+            ("name", name.into()),
+            ("statement", cursor.text.into()),
+            ("is_holdable", cursor.is_holdable.into()),
+            ("is_binary", false.into()),
+            ("is_scrollable", cursor.is_scrollable.into()),
+            ("creation_time", Cell::Time(cursor.since_ms)),
+        ]
+    };
+    viewer.held().cursors().into_iter().map(row).collect()
+}
 
 /// Tables of things that do not exist here, by name.
 pub(super) const EMPTY: [(&str, Columns); 5] = [

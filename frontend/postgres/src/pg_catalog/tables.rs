@@ -262,6 +262,13 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         ),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
         ("pg_am", table(PG_AM, |_, _| access_methods())),
+        (
+            "pg_prepared_statements",
+            table(statistics::PG_PREPARED_STATEMENTS, |_, viewer| {
+                statistics::prepared_statements(viewer)
+            }),
+        ),
+        ("pg_cursors", table(statistics::PG_CURSORS, |_, viewer| statistics::cursors(viewer))),
         ("pg_stat_activity", table(statistics::PG_STAT_ACTIVITY, statistics::activity)),
         ("pg_stat_database", table(statistics::PG_STAT_DATABASE, statistics::databases)),
         ("pg_stat_all_tables", table(statistics::PG_STAT_TABLES, statistics::tables)),

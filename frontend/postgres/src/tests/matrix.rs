@@ -287,8 +287,10 @@ const TABLES: &[(&str, &str)] = &[
     ("rrrrrrr", "pg_extension"),
     ("aaaazab", "pg_indexes"),
     ("-------", "pg_available_extensions"),
+    ("-------", "pg_cursors"),
     ("-------", "pg_locks"),
     ("-------", "pg_policies"),
+    ("-------", "pg_prepared_statements"),
     ("-------", "pg_prepared_xacts"),
     ("-------", "pg_rules"),
     // Sessions of the same role and token.
