@@ -158,12 +158,12 @@ impl Session {
             // Only READ ONLY has an effect; stricter isolation is refused with a warning.
             Transaction::Begin(modes) => {
                 self.set_in_transaction(true);
-                self.set_read_only(*modes, "transaction_read_only", true)?;
+                self.set_modes(*modes, "transaction", true)?;
                 notices.extend(of_isolation(*modes));
             }
             Transaction::Characteristics(modes) => {
                 if self.in_transaction() {
-                    self.set_read_only(*modes, "transaction_read_only", true)?;
+                    self.set_modes(*modes, "transaction", true)?;
                     notices.extend(of_isolation(*modes));
                 } else {
                     let message = "SET TRANSACTION can only be used in transaction blocks";
@@ -171,7 +171,7 @@ impl Session {
                 }
             }
             Transaction::SessionCharacteristics(modes) => {
-                self.set_read_only(*modes, "default_transaction_read_only", false)?;
+                self.set_modes(*modes, "default_transaction", false)?;
                 notices.extend(of_isolation(*modes));
             }
             Transaction::Commit | Transaction::Rollback => {
@@ -195,16 +195,26 @@ impl Session {
         Ok(Output::done_with(tag, notices))
     }
 
-    /// Applies READ ONLY or READ WRITE of a statement to a setting.
-    fn set_read_only(
+    /// Applies the modes of a statement to the settings whose names begin with a prefix.
+    fn set_modes(
         &self,
         modes: TransactionModes,
-        setting: &str,
+        prefix: &str,
         local: bool,
     ) -> Result<(), SqlError> {
-        let Some(read_only) = modes.read_only else { return Ok(()) };
-        let value = if read_only { "on" } else { "off" };
-        self.settings.lock().set(setting, Some(value), local)
+        const SWITCH: [&str; 2] = ["off", "on"];
+        let mut settings = self.settings.lock();
+        for (name, mode, values) in [
+            ("read_only", modes.read_only, SWITCH),
+            ("deferrable", modes.deferrable, SWITCH),
+            ("isolation", modes.uncommitted, ["read committed", "read uncommitted"]),
+        ] {
+            if let Some(mode) = mode {
+                let value = values[usize::from(mode)];
+                settings.set(&format!("{prefix}_{name}"), Some(value), local)?;
+            }
+        }
+        Ok(())
     }
 
     fn discard(&self, scope: Discard, tag: &'static str) -> Result<Output, SqlError> {

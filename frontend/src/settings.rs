@@ -54,7 +54,8 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("datestyle", Takes::DateStyle, "ISO, MDY"),
     ("default_table_access_method", Takes::OneOf(&["heap"]), "heap"),
     ("default_tablespace", Takes::OneOf(&[""]), ""),
-    ("default_transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
+    ("default_transaction_deferrable", Takes::Switch, "off"),
+    ("default_transaction_isolation", Takes::Choice(ISOLATION), "read committed"),
     ("default_transaction_read_only", Takes::Switch, "off"),
     ("extra_float_digits", Takes::Anything, "1"),
     ("follower_reads", Takes::Switch, "on"),
@@ -82,7 +83,8 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("synchronize_seqscans", Takes::Switch, "on"),
     ("synchronous_commit", Takes::OneOf(&["on", "true", "1", "yes"]), "on"),
     ("timezone", Takes::Anything, "UTC"),
-    ("transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
+    ("transaction_deferrable", Takes::Switch, "off"),
+    ("transaction_isolation", Takes::Choice(ISOLATION), "read committed"),
     ("transaction_read_only", Takes::Switch, "off"),
     ("uncollected_cells", Takes::Switch, "off"),
     ("xmloption", Takes::Choice(&["content", "document"]), "content"),
@@ -141,7 +143,8 @@ const BOUNDED: &str = "bounded";
 /// Default of `max_staleness`.
 const MAX_STALENESS: &str = "5s";
 
-/// Isolation levels that are fulfilled, the actual one first.
+/// Isolation levels that are fulfilled, the actual one first. As in PostgreSQL, the other one is the same under its own
+/// name.
 const ISOLATION: &[&str] = &["read committed", "read uncommitted"];
 
 /// Settings of one session.
@@ -221,8 +224,11 @@ impl Settings {
                 .statement_timeout
                 .map_or_else(|| "0".to_owned(), |timeout| format!("{}ms", timeout.as_millis())));
         }
-        if name == "transaction_read_only" {
-            return self.get("default_transaction_read_only");
+        if matches!(
+            name,
+            "transaction_deferrable" | "transaction_isolation" | "transaction_read_only"
+        ) {
+            return self.get(&format!("default_{name}"));
         }
         known(name).map(|(_, _, default)| (*default).to_owned()).ok_or_else(|| unknown(name))
     }
@@ -576,6 +582,23 @@ mod tests {
         assert!(!settings.is_read_only());
         settings.end_transaction();
         assert!(settings.is_read_only());
+    }
+
+    #[test]
+    fn a_transaction_has_the_modes_of_the_session_unless_it_says() {
+        let mut settings = Settings::new(None, "", "", "public");
+        for (name, first, second) in [
+            ("transaction_deferrable", "off", "on"),
+            ("transaction_isolation", "read committed", "read uncommitted"),
+        ] {
+            assert_eq!(settings.get(name).unwrap(), first);
+            settings.set(&format!("default_{name}"), Some(second), false).unwrap();
+            assert_eq!(settings.get(name).unwrap(), second);
+            settings.set(name, Some(first), true).unwrap();
+            assert_eq!(settings.get(name).unwrap(), first);
+            settings.end_transaction();
+            assert_eq!(settings.get(name).unwrap(), second);
+        }
     }
 
     #[test]

@@ -241,16 +241,20 @@ impl Tokens<'_> {
             if self.take(&["isolation", "level", "serializable"])
                 || self.take(&["isolation", "level", "repeatable", "read"])
             {
-                modes.isolated = true;
-            } else if self.take(&["isolation", "level", "read", "committed"])
-                || self.take(&["isolation", "level", "read", "uncommitted"])
-            {
-                modes.isolated = false;
+                (modes.isolated, modes.uncommitted) = (true, Some(false));
+            } else if self.take(&["isolation", "level", "read", "committed"]) {
+                (modes.isolated, modes.uncommitted) = (false, Some(false));
+            } else if self.take(&["isolation", "level", "read", "uncommitted"]) {
+                (modes.isolated, modes.uncommitted) = (false, Some(true));
             } else if self.take(&["read", "only"]) {
                 modes.read_only = Some(true);
             } else if self.take(&["read", "write"]) {
                 modes.read_only = Some(false);
-            } else if !self.take(&["not", "deferrable"]) && !self.take(&["deferrable"]) {
+            } else if self.take(&["not", "deferrable"]) {
+                modes.deferrable = Some(false);
+            } else if self.take(&["deferrable"]) {
+                modes.deferrable = Some(true);
+            } else {
                 return modes;
             }
             self.take_mark(&Token::Comma);

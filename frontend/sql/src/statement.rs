@@ -1225,11 +1225,15 @@ pub enum SetValue {
     Values(Vec<String>),
 }
 
-/// Access mode and isolation level of a transaction.
+/// Modes of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransactionModes {
     /// READ ONLY or READ WRITE.
     pub read_only: Option<bool>,
+    /// DEFERRABLE or NOT DEFERRABLE.
+    pub deferrable: Option<bool>,
+    /// True for READ UNCOMMITTED, false for any other isolation level.
+    pub uncommitted: Option<bool>,
     /// True if it requests more isolation than READ COMMITTED.
     pub isolated: bool,
 }
