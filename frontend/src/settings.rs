@@ -70,6 +70,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("max_identifier_length", Takes::Nothing, "128"),
     ("max_index_keys", Takes::Nothing, "32"),
     ("max_staleness", Takes::Duration, MAX_STALENESS),
+    ("password_encryption", Takes::OneOf(&["scram-sha-256"]), "scram-sha-256"),
     ("read_consistency", Takes::Consistency, LINEARIZABLE),
     ("row_security", Takes::Anything, "on"),
     ("run_at_data", Takes::Choice(at_data::MODES), at_data::ON),
@@ -563,6 +564,7 @@ mod tests {
             ("datestyle", "German"),
             ("datestyle", "SQL, DMY"),
             ("intervalstyle", "iso_8601"),
+            ("password_encryption", "md5"),
             ("default_transaction_isolation", "serializable"),
             ("default_transaction_read_only", "maybe"),
         ] {

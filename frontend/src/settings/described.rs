@@ -65,6 +65,7 @@ const ABOUT: &[(&str, &str, &str)] = &[
     ("max_identifier_length", PRESET, "Shows the maximum identifier length."),
     ("max_index_keys", PRESET, "Shows the maximum number of index keys."),
     ("max_staleness", READS, "Sets the age of writes that bounded reads may miss."),
+    ("password_encryption", CLIENT, "Chooses the algorithm for encrypting passwords."),
     ("read_consistency", READS, "Sets the consistency of reads."),
     ("row_security", CLIENT, "Accepted; rights on rows are those of tokens."),
     ("run_at_data", PLANNING, "Sets where filters and partial aggregates run."),
