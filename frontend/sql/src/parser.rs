@@ -27,6 +27,9 @@ use super::tokens::Tokens;
 use super::weight;
 use crate::error::SqlError;
 
+/// One row without columns, which is the meaning of SELECT alone.
+const NOTHING: &str = "SELECT FROM (VALUES (1)) AS one";
+
 /// Statements of other databases, with a hint for what to use instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("attach", ""),
@@ -126,6 +129,11 @@ impl Tokens<'_> {
         }
         // Every statement has a parser of its own.
         match first.as_str() {
+            "select" if matches!(self.peek_nth(1).token, Token::EOF) => {
+                self.skip_all();
+                let query = parse_query(NOTHING, 0)?;
+                Ok(Statement::Query(Query { text: Arc::from(self.text), ..query }))
+            }
             "select" | "with" => self.select(),
             "values" | "table" => self.query().map(Statement::Query),
             "explain" if self.at_nth(1, "hotspot") => {
