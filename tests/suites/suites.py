@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -171,6 +172,8 @@ def main() -> int:
     results = (options.results or work / "results").resolve()
     results.mkdir(parents=True, exist_ok=True)
     status = 0
+    # Servers end with the program.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for name in options.only:
             folder = work / name
