@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast, TypeSignature};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use parking_lot::Mutex;
 use partita_proto::access::Permit;
@@ -340,10 +340,10 @@ fn inferred_of(logical: &LogicalPlan) -> Result<Inferred, SqlError> {
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expression| {
             expression.apply(|part| {
-                if let Some((id, data_type)) = by_use(part, &schema)
-                    && let Ok(index) = position(id)
-                {
-                    inferred.entry(index).or_insert(None).get_or_insert(data_type);
+                for (id, data_type) in by_use(part, &schema).into_iter().chain(by_signature(part)) {
+                    if let Ok(index) = position(id) {
+                        inferred.entry(index).or_insert(None).get_or_insert(data_type);
+                    }
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -352,13 +352,28 @@ fn inferred_of(logical: &LogicalPlan) -> Result<Inferred, SqlError> {
     Ok(inferred)
 }
 
-/// A parameter whose type follows from its use, where the planner leaves it open: a cast parameter has the target
-/// type, and the array of `array_has` has elements of the other argument's type.
-fn by_use<'a>(expression: &'a Expr, schema: &DFSchema) -> Option<(&'a str, DataType)> {
-    let untyped = |operand: &'a Expr| match operand {
+/// A parameter whose type is open.
+fn untyped(operand: &Expr) -> Option<&str> {
+    match operand {
         Expr::Placeholder(Placeholder { id, field: None }) => Some(id.as_str()),
         _ => None,
+    }
+}
+
+/// Parameters that are arguments of a function which takes these types only.
+fn by_signature(expression: &Expr) -> Vec<(&str, DataType)> {
+    let Expr::ScalarFunction(call) = expression else { return Vec::new() };
+    let TypeSignature::Exact(types) = &call.func.signature().type_signature else {
+        return Vec::new();
     };
+    let arguments = call.args.iter().zip(types);
+    let open = arguments.filter_map(|(arg, data_type)| Some((untyped(arg)?, data_type.clone())));
+    open.collect()
+}
+
+/// A parameter whose type follows from its use, where the planner leaves it open: a cast parameter has the target
+/// type, the array of `array_has` has elements of the other argument's type, and the number of a session is an integer.
+fn by_use<'a>(expression: &'a Expr, schema: &DFSchema) -> Option<(&'a str, DataType)> {
     match expression {
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
             Some((untyped(expr)?, field.data_type().clone()))
@@ -368,6 +383,9 @@ fn by_use<'a>(expression: &'a Expr, schema: &DFSchema) -> Option<(&'a str, DataT
                 let item_type = member.get_type(schema).ok()?;
                 let item = Arc::new(Field::new_list_field(item_type, true));
                 Some((untyped(array)?, DataType::List(item)))
+            }
+            ("pg_cancel_backend" | "pg_terminate_backend", [pid]) => {
+                Some((untyped(pid)?, DataType::Int32))
             }
             _ => None,
         },

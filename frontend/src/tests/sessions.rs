@@ -219,6 +219,21 @@ async fn cursors_take_parameters() {
 }
 
 #[tokio::test]
+async fn parameters_have_the_types_that_functions_take() {
+    use arrow::datatypes::DataType::{Float64, Int32};
+    let db = numbers().await;
+    for (sql, expected) in [
+        ("SELECT pg_sleep($1)", Float64),
+        ("SELECT pg_cancel_backend($1)", Int32),
+        ("SELECT pg_terminate_backend($1) FROM n WHERE k < 1", Int32),
+    ] {
+        let statement = db.session.parse(sql).await.unwrap();
+        let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
+        assert_eq!(prepared.parameter_types, [expected], "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn read_only_transactions_refuse_writes() {
     let db = numbers().await;
     for begin in ["BEGIN READ ONLY", "START TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"]
