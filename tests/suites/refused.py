@@ -37,6 +37,11 @@ FEATURES: tuple[tuple[str, str, str], ...] = (
      "SELECT B'101'::bit(3)"),
     ("inheritance", r"\binherits\s*\(", "CREATE TABLE suites_t (a INT) INHERITS (suites_u)"),
 )
+# What the server says of them, where a test does not send the statement as a text of its own.
+MESSAGES = {
+    "other encodings": re.compile(r"conversion between \S+ and UTF8 is not supported"),
+    "types of other kinds": re.compile(r"(CREATE|ALTER|DROP) TYPE is not supported"),
+}
 PATTERNS = {name: re.compile(pattern, re.IGNORECASE | re.DOTALL) for name, pattern, _ in FEATURES}
 ROLLBACK = "ROLLBACK"
 BEGIN = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
@@ -73,10 +78,12 @@ def needs(statements: list[list], failure: dict, refused: Iterable[str]) -> list
     `statements` are those that it sends to PostgreSQL, each with its session, `failure` is its record on Partita, `refused` has the
     names of the features that Partita refuses.
     """
-    found = [name for name in refused if any(PATTERNS[name].search(text) for _, text in statements)]
+    message = failure.get("message", "")
+    said = {name for name, pattern in MESSAGES.items() if pattern.search(message)}
+    found = [name for name in refused if name in said or any(PATTERNS[name].search(text) for _, text in statements)]
     # A test that also rolls back fails for another reason when the server did not know something.
     code = failure.get("sqlstate")
     goes_back = any(UNDO_PART.match(text) for _, text in statements)
-    if SAVEPOINT in failure.get("message", "") or (code in OF_ROLLBACK and takes_back(statements)) or (code in OF_SAVEPOINT and goes_back):
+    if SAVEPOINT in message or (code in OF_ROLLBACK and takes_back(statements)) or (code in OF_SAVEPOINT and goes_back):
         found.append(ROLLBACK)
     return found

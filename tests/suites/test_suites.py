@@ -90,6 +90,10 @@ class Needs(unittest.TestCase):
                           "set intervalstyle to 'postgres'", "SELECT $1::TIMESTAMP WITH TIME ZONE")
         self.assertEqual(refused.needs(statements, failure("a", None, ""), NAMES), [])
 
+    def test_what_the_server_says_counts_too(self) -> None:
+        refusal = failure("a", "0A000", "conversion between latin1 and UTF8 is not supported")
+        self.assertEqual(refused.needs(sent("SELECT set_config($1, $2, false)"), refusal, NAMES), ["other encodings"])
+
     def test_each_example_uses_its_feature(self) -> None:
         for name, _, example in refused.FEATURES:
             if example:
