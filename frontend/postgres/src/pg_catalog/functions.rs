@@ -628,9 +628,28 @@ fn to_regtype(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     ScalarValue::Int32(string(values, 0).and_then(|name| type_oid(&name)))
 }
 
+/// A name in lower case, without quotes, but those of `"char"`; none if a quoted part has capitals, which no type has.
+fn folded(name: &str) -> Option<String> {
+    let mut folded = String::new();
+    let mut is_quoted = false;
+    for part in name.split('"') {
+        if is_quoted && part.contains(|letter: char| letter.is_ascii_uppercase()) {
+            return None;
+        }
+        match part {
+            // Another type than CHAR.
+            "char" if is_quoted => folded.push_str("\"char\""),
+            part => folded.push_str(&part.to_ascii_lowercase()),
+        }
+        is_quoted = !is_quoted;
+    }
+    // Behind the last quote that closes.
+    is_quoted.then_some(folded)
+}
+
 /// The object id of a type by its name in SQL or in the catalog: `integer`, `int4`, `numeric(3, 1)`, `text[]`, `_text`.
 fn type_oid(name: &str) -> Option<i32> {
-    let lower = name.trim().to_ascii_lowercase();
+    let lower = folded(name.trim())?;
     let name = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
     let (element, is_array) = match (name.strip_suffix("[]"), name.strip_prefix('_')) {
         (Some(element), _) | (None, Some(element)) => (element.trim_end(), true),
@@ -734,11 +753,16 @@ mod tests {
             ("text[]", "text[]"),
             ("_int4", "integer[]"),
             ("char", "character"),
+            ("pg_catalog.\"char\"", "\"char\""),
+            ("\"text\"", "text"),
+            ("\"pg_catalog\".\"_int4\"", "integer[]"),
         ] {
             let oid = type_oid(name).and_then(|oid| Type::from_oid(u32::try_from(oid).ok()?));
             assert_eq!(type_name(&oid.unwrap(), -1), shown, "{name}");
         }
-        assert_eq!(type_oid("nothing"), None);
+        for unknown in ["nothing", "\"Text\"", "\"text"] {
+            assert_eq!(type_oid(unknown), None, "{unknown}");
+        }
         assert_eq!(type_name(&Type::VARCHAR_ARRAY, 14), "character varying(10)[]");
     }
 }
