@@ -111,7 +111,7 @@ pub use partita_worker::moments;
 pub use partita_worker::padded;
 pub use partita_worker::value_text;
 pub use partita_worker::zoned::as_instants;
-pub use partita_worker::{time_of, uuid_of, uuid_texts};
+pub use partita_worker::{elements_of, time_of, uuid_of, uuid_texts};
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use settings::{DescribedSetting, described_settings};

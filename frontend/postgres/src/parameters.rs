@@ -12,7 +12,7 @@ use datafusion::scalar::ScalarValue;
 use partita_frontend::moments::{Moment, parse_date, ticks};
 use partita_frontend::sql::bytes::{parse_bytea, sent_text};
 use partita_frontend::sql::statement::Statement;
-use partita_frontend::{Prepared, SqlError, Zone, interval_text, time_of, uuid_of};
+use partita_frontend::{Prepared, SqlError, Zone, elements_of, interval_text, time_of, uuid_of};
 use partita_proto::schema::UUID;
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
@@ -273,54 +273,11 @@ fn list_from_text(
     target: &DataType,
     zone: Zone,
 ) -> Result<ScalarValue, SqlError> {
-    // One dimension, in braces.
-    let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
-    let inner = text
-        .trim()
-        .strip_prefix('{')
-        .and_then(|rest| rest.strip_suffix('}'))
-        .ok_or_else(malformed)?;
-    let mut values = Vec::new();
-    let mut rest = inner.chars().peekable();
-    if inner.trim().is_empty() {
-        return list_of(values, target);
-    }
-    // One element and the comma behind it a turn.
-    loop {
-        let mut word = String::new();
-        let mut quoted = false;
-        while rest.next_if(|c| c.is_whitespace()).is_some() {}
-        if rest.next_if_eq(&'"').is_some() {
-            quoted = true;
-            loop {
-                match rest.next().ok_or_else(malformed)? {
-                    '"' => break,
-                    '\\' => word.push(rest.next().ok_or_else(malformed)?),
-                    character => word.push(character),
-                }
-            }
-            while rest.next_if(|c| c.is_whitespace()).is_some() {}
-        } else {
-            while let Some(c) = rest.next_if(|c| *c != ',') {
-                match c {
-                    '{' | '}' | '"' => return Err(malformed()),
-                    '\\' => word.push(rest.next().ok_or_else(malformed)?),
-                    character => word.push(character),
-                }
-            }
-        }
-        // Only an unquoted NULL is NULL.
-        values.push(if !quoted && word.trim().eq_ignore_ascii_case("null") {
-            ScalarValue::try_from(item.data_type())?
-        } else {
-            from_text(if quoted { &word } else { word.trim() }, item.data_type(), zone)?
-        });
-        match rest.next() {
-            None => break,
-            Some(',') => {}
-            Some(_) => return Err(malformed()),
-        }
-    }
+    let value = |element: Option<String>| match element {
+        Some(word) => from_text(&word, item.data_type(), zone),
+        None => Ok(ScalarValue::try_from(item.data_type())?),
+    };
+    let values = elements_of(text)?.into_iter().map(value).collect::<Result<_, SqlError>>()?;
     list_of(values, target)
 }
 

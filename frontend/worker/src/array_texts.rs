@@ -28,6 +28,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use partita_proto::schema::UUID;
 
+use crate::blanks::is_blank;
 use crate::error::{INVALID_TEXT, SqlError};
 use crate::functions::REGISTRY;
 use crate::uuids::uuids_of;
@@ -46,19 +47,20 @@ pub(crate) fn function() -> ScalarUDF {
 /// The elements of the text of a one-dimensional array: `{a,"b c",NULL}`.
 ///
 /// # Errors
-/// SQLSTATE 22P02 when it is not one.
+/// SQLSTATE 22P02 when it is no array, 0A000 when it has several dimensions.
 pub fn elements_of(text: &str) -> Result<Vec<Option<String>>, SqlError> {
     let malformed = || SqlError::new(INVALID_TEXT, format!("malformed array literal: \"{text}\""));
-    let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inner =
+        text.trim_matches(is_blank).strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.ok_or_else(malformed)?;
     let mut elements = Vec::new();
-    let mut rest = inner.trim_start().chars().peekable();
+    let mut rest = inner.trim_start_matches(is_blank).chars().peekable();
     if rest.peek().is_none() {
         return Ok(elements);
     }
     // One element and the comma behind it a turn.
     loop {
-        while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+        while rest.next_if(|c| is_blank(*c)).is_some() {}
         let mut element = String::new();
         let quoted = rest.next_if_eq(&'"').is_some();
         let mut escaped = false;
@@ -68,6 +70,9 @@ pub fn elements_of(text: &str) -> Result<Vec<Option<String>>, SqlError> {
                 None if quoted => return Err(malformed()),
                 Some('"') if quoted => break,
                 None | Some(',') if !quoted => break,
+                Some('{') if !quoted && !escaped && element.is_empty() => {
+                    return Err(SqlError::unsupported("an array of several dimensions"));
+                }
                 Some('{' | '}' | '"') if !quoted => return Err(malformed()),
                 _ => {}
             }
@@ -83,10 +88,11 @@ pub fn elements_of(text: &str) -> Result<Vec<Option<String>>, SqlError> {
         // Only an unquoted, unescaped NULL is NULL.
         if quoted {
             rest.next();
-            while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+            while rest.next_if(|c| is_blank(*c)).is_some() {}
             elements.push(Some(element));
         } else {
-            let element = if escaped { element } else { element.trim_end().to_owned() };
+            let element =
+                if escaped { element } else { element.trim_end_matches(is_blank).to_owned() };
             if element.is_empty() {
                 return Err(malformed());
             }
@@ -306,11 +312,13 @@ mod tests {
             (" { a , b } ", some(&["a", "b"])),
             ("{\"a,\\\"b\\\"\", \"\"}", some(&["a,\"b\"", ""])),
             ("{null,\"null\",\\null}", vec![None, Some("null".into()), Some("null".into())]),
+            ("{\u{85}, \u{a0}x\u{2003} ,\u{b}y}", some(&["\u{85}", "\u{a0}x\u{2003}", "y"])),
         ] {
             assert_eq!(elements_of(text).unwrap(), expected, "{text}");
         }
-        for text in ["", "a", "{a", "{a,}", "{,a}", "{{a}}", "{\"a}", "{\"a\"b}"] {
+        for text in ["", "a", "{a", "{a,}", "{,a}", "{a{b}}", "{\"a}", "{\"a\"b}"] {
             assert_eq!(elements_of(text).unwrap_err().sqlstate, "22P02", "{text}");
         }
+        assert_eq!(elements_of("{ {a},{b}}").unwrap_err().sqlstate, "0A000");
     }
 }

@@ -26,6 +26,7 @@ mod aggregates;
 pub mod apart;
 mod array_texts;
 mod arrays;
+mod blanks;
 mod bounded;
 mod buckets;
 mod bytea;

@@ -14,6 +14,7 @@ use datafusion::error::Result;
 
 use super::define::Call;
 use super::text::{Kind, elements, members, unquoted};
+use crate::blanks::is_blank;
 use crate::error::{INVALID_TEXT, SqlError};
 
 /// Steps of a path; `None` for NULL, which leads nowhere.
@@ -71,10 +72,11 @@ fn steps(list: &ArrayRef) -> Path {
 /// Reads the literal of an array of texts.
 fn literal(text: &str) -> Result<Path, SqlError> {
     let malformed = || SqlError::new(INVALID_TEXT, format!("malformed array literal: \"{text}\""));
-    let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inner =
+        text.trim_matches(is_blank).strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.ok_or_else(malformed)?;
     let mut path = Vec::new();
-    if inner.trim().is_empty() {
+    if inner.trim_matches(is_blank).is_empty() {
         return Ok(path);
     }
     let (mut step, mut in_quotes, mut has_quotes) = (String::new(), false, false);
@@ -95,7 +97,7 @@ fn literal(text: &str) -> Result<Path, SqlError> {
             }
             '{' | '}' if !in_quotes => return Err(malformed()),
             // Blanks around a step are not part of it.
-            blank if blank.is_whitespace() && !in_quotes && (step.is_empty() || has_quotes) => {}
+            blank if is_blank(blank) && !in_quotes && (step.is_empty() || has_quotes) => {}
             other => step.push(other),
         }
     }
@@ -107,7 +109,7 @@ fn closed(step: &str, has_quotes: bool) -> Option<Option<String>> {
     if has_quotes {
         return Some(Some(step.to_owned()));
     }
-    match step.trim() {
+    match step.trim_matches(is_blank) {
         "" => None,
         null if null.eq_ignore_ascii_case("null") => Some(None),
         step => Some(Some(step.to_owned())),
