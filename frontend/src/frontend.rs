@@ -74,6 +74,7 @@ use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
 use crate::reads::Turns;
 use crate::rejected_points::RejectedPoints;
+use crate::repeated_keys::{READERS, RepeatedKeys};
 use crate::router::Router;
 use crate::sequences::Sequences;
 use crate::set_operations::CountedSetOperations;
@@ -630,14 +631,17 @@ fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
 }
 
 /// DataFusion's rules with [`ExactComparisons`] before each that casts literals and after all of them, since the last
-/// one may still bring a predicate and its literal together. [`KeptProjections`] runs before the rule that it
-/// corrects, and [`KeptFilters`] replaces a rule.
+/// one may still bring a predicate and its literal together. [`KeptProjections`] and [`RepeatedKeys`] run before the rules
+/// that they correct, and [`KeptFilters`] replaces a rule.
 fn with_own_rules(
     rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut extended: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
-        Vec::with_capacity(rules.len() + 3);
+        Vec::with_capacity(rules.len() + 3 + READERS.len());
     for rule in rules {
+        if READERS.contains(&rule.name()) {
+            extended.push(Arc::new(RepeatedKeys));
+        }
         if rule.name() == SimplifyExpressions::new().name() {
             extended.push(Arc::new(ExactComparisons));
         } else if rule.name() == OptimizeProjections::new().name() {

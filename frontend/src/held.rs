@@ -155,24 +155,34 @@ mod tests {
 
     #[test]
     fn deallocated_statements_of_the_protocol_are_given_up_once() {
-        let held = Held::default();
-        held.add_statement("wire", "SELECT $1", ParameterTypes::Named(vec!["text".into()]), false);
-        held.add_statement("sql", "PREPARE sql AS SELECT 1", ParameterTypes::Arrow(vec![]), true);
-        assert!(!held.deallocate("sql") && !held.deallocate("none"));
-        assert!(!held.take_reduced());
-        assert!(held.deallocate("wire"));
-        assert_eq!(names(&held), ["sql"]);
-        assert!(held.take_reduced() && !held.take_reduced());
-        held.deallocate_all();
-        assert!(names(&held).is_empty() && held.take_reduced());
+        let session = Held::default();
+        session.add_statement(
+            "wire",
+            "SELECT $1",
+            ParameterTypes::Named(vec!["text".into()]),
+            false,
+        );
+        session.add_statement(
+            "sql",
+            "PREPARE sql AS SELECT 1",
+            ParameterTypes::Arrow(vec![]),
+            true,
+        );
+        assert!(!session.deallocate("sql") && !session.deallocate("none"));
+        assert!(!session.take_reduced());
+        assert!(session.deallocate("wire"));
+        assert_eq!(names(&session), ["sql"]);
+        assert!(session.take_reduced() && !session.take_reduced());
+        session.deallocate_all();
+        assert!(names(&session).is_empty() && session.take_reduced());
     }
 
     #[test]
     fn a_cursor_is_listed_until_it_is_dropped() {
-        let held = Arc::new(Held::default());
-        let listed = held.list_cursor("c", "SELECT 1", false, true);
-        assert!(held.cursors()["c"].is_scrollable);
+        let session = Arc::new(Held::default());
+        let listed = session.list_cursor("c", "SELECT 1", false, true);
+        assert!(session.cursors()["c"].is_scrollable);
         drop(listed);
-        assert!(held.cursors().is_empty());
+        assert!(session.cursors().is_empty());
     }
 }

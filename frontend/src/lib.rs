@@ -65,6 +65,7 @@ mod memory;
 mod plan_scans;
 mod predicate;
 mod projections;
+mod repeated_keys;
 mod replicas;
 mod router;
 mod row_counts;

@@ -1,13 +1,14 @@
 //! SQL scripts: what a user types and sees, in `tests/sql/*.slt`, each against a server of its own.
 //!
-//! Those in `tests/sql/portable` say nothing that PostgreSQL would not take, and have its answers; their tables have a key
-//! `k`. They run twice: as they are written, and with tables cut by hash, whose rows are in files and whose queries run at
-//! the data. Those in `tests/sql/requirements` show that what is asked of indexes, the advisor, series, rows, copies and
+//! Those in `tests/sql/portable` say nothing that PostgreSQL would not take, and have its answers; their tables have
+//! a key. They run twice: as they are written, and with tables cut by hash, whose rows are in files and whose queries run
+//! at the data. Those in `tests/sql/requirements` show that what is asked of indexes, the advisor, series, rows, copies and
 //! designs is there.
 //!
 //! To repeat one: `PARTITA_SLT=name cargo test --test it scripts`.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -21,30 +22,52 @@ use crate::server::Server;
 enum Layout {
     /// As the script says.
     AsWritten,
-    /// Cut by hash of `k`, flushed after each INSERT; queries run at the data.
+    /// Cut by hash of the first key column, flushed after each INSERT; queries run at the data.
     Cut,
 }
 
 impl Layout {
     /// A statement as this layout has it.
     fn statement(self, sql: &str) -> Cow<'_, str> {
-        if self == Self::Cut && sql.starts_with("CREATE TABLE ") {
-            return Cow::Owned(format!("{} PARTITION BY HASH (k) PARTITIONS 3", sql.trim_end()));
+        match first_key_column(sql) {
+            Some(column) if self == Self::Cut => {
+                Cow::Owned(format!("{} PARTITION BY HASH ({column}) PARTITIONS 3", sql.trim_end()))
+            }
+            _ => Cow::Borrowed(sql),
         }
-        Cow::Borrowed(sql)
     }
 
-    /// What has to follow a statement that succeeded.
-    fn following(self, sql: &str) -> Option<String> {
+    /// The table to flush after a statement that succeeded.
+    fn flushed(self, sql: &str) -> Option<&str> {
         let table = sql.strip_prefix("INSERT INTO ")?.split_whitespace().next()?;
-        (self == Self::Cut).then(|| format!("ADMIN flush_table('{table}')"))
+        (self == Self::Cut).then_some(table)
     }
+}
+
+/// The first key column of a table that a statement creates; `None` if it creates none, or a temporary one.
+fn first_key_column(sql: &str) -> Option<&str> {
+    let definition = sql.strip_prefix("CREATE TABLE ")?;
+    if let Some((_, key)) = definition.split_once("PRIMARY KEY (") {
+        return key.split([',', ')']).next();
+    }
+    let (columns, _) = definition.split_once(" PRIMARY KEY")?;
+    columns.rsplit(['(', ',']).next()?.split_whitespace().next()
+}
+
+/// The table that a statement creates for its session only.
+fn temporary_table(sql: &str) -> Option<&str> {
+    let name = ["CREATE TEMP TABLE ", "CREATE TEMPORARY TABLE "]
+        .iter()
+        .find_map(|beginning| sql.strip_prefix(beginning))?;
+    name.split([' ', '(']).next()
 }
 
 /// A connection that the script runner drives.
 struct Door {
     client: Client,
     layout: Layout,
+    /// Temporary tables of its session, which are in memory and cannot be flushed.
+    temporary: HashSet<String>,
 }
 
 impl Door {
@@ -53,7 +76,7 @@ impl Door {
         if layout == Layout::Cut {
             client.batch_execute("SET run_at_data = always").await.unwrap();
         }
-        Self { client, layout }
+        Self { client, layout, temporary: HashSet::new() }
     }
 
     async fn query(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Said> {
@@ -84,8 +107,11 @@ impl AsyncDB for Door {
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Said> {
         let messages = self.query(&self.layout.statement(sql)).await?;
-        if let Some(following) = self.layout.following(sql) {
-            self.query(&following).await?;
+        self.temporary.extend(temporary_table(sql).map(str::to_owned));
+        if let Some(table) = self.layout.flushed(sql)
+            && !self.temporary.contains(table)
+        {
+            self.query(&format!("ADMIN flush_table('{table}')")).await?;
         }
         let (mut columns, mut rows, mut affected) = (None, Vec::new(), 0);
         for message in messages {

@@ -484,7 +484,7 @@ impl Aligned {
             }
             Some(Fill::Linear) => {
                 self.with_lines.insert(number, true);
-                let at = |from: &str, to: &str| {
+                let point = |from: &str, to: &str| {
                     let (from, to) = (format!("range_{from}"), format!("range_{to}"));
                     let value = double(&format!("{from}{number}"));
                     let (start, end) = (format!("{from}_at{number}"), format!("{to}_at{number}"));
@@ -500,9 +500,9 @@ impl Aligned {
                      WHEN range_up{number} > 0 AND range_down{number} > 0 THEN {} \
                      WHEN range_up{number} = 0 THEN {} ELSE {} END",
                     double(&format!("range_value{number}")),
-                    at("before", "after"),
-                    at("first", "second"),
-                    at("last_but_one", "last"),
+                    point("before", "after"),
+                    point("first", "second"),
+                    point("last_but_one", "last"),
                 )
             }
         }
@@ -662,8 +662,8 @@ impl Aligned {
                 let window = self.window(Some(format!("range_{counted}{number}")), order);
                 items.push(format!("first_value({value}) {window} AS range_{name}{number}"));
                 if *is_line {
-                    let at = format!("first_value(range_slot) {window}");
-                    items.push(format!("{at} AS range_{name}_at{number}"));
+                    let moment = format!("first_value(range_slot) {window}");
+                    items.push(format!("{moment} AS range_{name}_at{number}"));
                 }
             };
             nearest("up", upwards, "before");
@@ -938,18 +938,18 @@ mod tests {
         let sql = "WITH a AS (SELECT ts, host, avg(v) RANGE '2s' AS v FROM t ALIGN '2s' FILL PREV) \
                    SELECT a.ts, b, min(a.v) FROM a JOIN (SELECT ts, host AS b, max(v) RANGE '4s' FROM u ALIGN '2s') AS x ON a.ts = x.ts GROUP BY 1, 2";
         let Some(Statement::Query(query)) = parse(sql).unwrap().pop() else { panic!() };
-        let found = sources(&query.statement);
+        let list = sources(&query.statement);
         let relations: Vec<String> =
-            found.iter().map(|source| source.relation.to_string()).collect();
+            list.iter().map(|source| source.relation.to_string()).collect();
         assert_eq!(relations, ["t", "u"]);
-        assert!(found.iter().all(|source| source.needs_keys));
-        assert!(found.iter().all(|source| matches!(source.relation, TableFactor::Table { .. })));
-        assert_ne!(found[0].number, found[1].number);
+        assert!(list.iter().all(|source| source.needs_keys));
+        assert!(list.iter().all(|source| matches!(source.relation, TableFactor::Table { .. })));
+        assert_ne!(list[0].number, list[1].number);
         let explained = parse("EXPLAIN SELECT max(v) RANGE '4s' FROM u ALIGN '2s' BY ()").unwrap();
         let Some(Statement::Explain(explain)) = explained.into_iter().next() else { panic!() };
         let Statement::Query(query) = explain.statement.as_ref() else { panic!() };
-        let found = sources(&explain.planned(query));
-        assert!(found.len() == 1 && !found[0].needs_keys);
+        let list = sources(&explain.planned(query));
+        assert!(list.len() == 1 && !list[0].needs_keys);
     }
 
     #[test]

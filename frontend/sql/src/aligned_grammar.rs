@@ -45,13 +45,14 @@ pub(super) fn written_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if words.is(0, "delete") || words.is(0, "update") {
         return tokens;
     }
-    let clauses: Vec<Clause> = (0..words.places.len()).filter_map(|at| words.align(at)).collect();
+    let clauses: Vec<Clause> =
+        (0..words.places.len()).filter_map(|place| words.align(place)).collect();
     let mut edits = Edits::default();
     for clause in &clauses {
         clause.write(&words, &mut edits);
     }
     if !clauses.is_empty() {
-        for aggregate in (0..words.places.len()).filter_map(|at| words.range(at)) {
+        for aggregate in (0..words.places.len()).filter_map(|place| words.range(place)) {
             aggregate.write(&words, &mut edits);
         }
     }
@@ -183,7 +184,7 @@ impl<'a> Words<'a> {
             let Some(end) = call_end else { break };
             start = self.opening(end)?;
         }
-        let name = start.checked_sub(1).filter(|at| match self.token(*at) {
+        let name = start.checked_sub(1).filter(|place| match self.token(*place) {
             Some(Token::Word(word)) => {
                 word.keyword == Keyword::NoKeyword || is_aggregate(&word.value.to_ascii_lowercase())
             }
@@ -246,7 +247,7 @@ impl<'a> Words<'a> {
 impl Ranged {
     fn write(&self, words: &Words<'_>, edits: &mut Edits) {
         let [start, range, last] =
-            [self.start, self.range, self.end - 1].map(|at| words.places[at]);
+            [self.start, self.range, self.end - 1].map(|place| words.places[place]);
         edits.before.entry(start).or_default().extend([quoted(RANGE_OF), Token::LParen]);
         edits.instead.insert(range, vec![Token::Comma]);
         if let Some(fill) = self.fill {
@@ -259,7 +260,7 @@ impl Ranged {
 impl Clause {
     fn write(&self, words: &Words<'_>, edits: &mut Edits) {
         let tokens_of = |range: &Range<usize>| {
-            range.clone().filter_map(|at| words.token(at).cloned()).collect::<Vec<_>>()
+            range.clone().filter_map(|place| words.token(place).cloned()).collect::<Vec<_>>()
         };
         let mut call = vec![Token::make_keyword("GROUP"), Token::make_keyword("BY")];
         call.extend([quoted(ALIGNED_BY), Token::LParen]);
@@ -281,7 +282,7 @@ impl Clause {
         }
         call.push(Token::RParen);
         edits.instead.insert(words.places[self.align], call);
-        edits.dropped.extend((self.align + 1..self.end).map(|at| words.places[at]));
+        edits.dropped.extend((self.align + 1..self.end).map(|place| words.places[place]));
     }
 }
 

@@ -1225,7 +1225,7 @@ pub enum SetValue {
     Values(Vec<String>),
 }
 
-/// Modes of a transaction.
+/// Isolation level, access mode and deferral that BEGIN and SET ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransactionModes {
     /// READ ONLY or READ WRITE.

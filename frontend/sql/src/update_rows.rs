@@ -109,7 +109,7 @@ impl Delete {
         }
     }
 
-    /// The tables of USING.
+    /// What DELETE joins its table with; empty without USING.
     #[must_use]
     pub fn using_tables(&self) -> &[TableWithJoins] {
         tables_of(&self.source)

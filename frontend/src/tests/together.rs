@@ -55,9 +55,9 @@ async fn ids(db: &Db) -> Vec<u64> {
 #[tokio::test]
 async fn what_waits_goes_as_one_request_and_each_is_answered() {
     let db = table().await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     let running = waiting(&db, 0..50).await;
-    drop(held);
+    drop(pause);
     assert!(answers(running).await.iter().all(Result::is_ok));
     assert_eq!(ids(&db).await, (0..50).collect::<Vec<_>>());
     let requests: Vec<usize> = db.fake.requests.lock().iter().map(|(_, _, rows)| *rows).collect();
@@ -73,7 +73,7 @@ async fn what_waits_goes_as_one_request_and_each_is_answered() {
 async fn of_rows_of_one_key_that_wait_the_last_one_is_sent_and_each_writer_is_answered() {
     let db = Db::new();
     db.tag("CREATE TABLE t (id BIGINT, v BIGINT, PRIMARY KEY (id))").await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     let mut running = Vec::new();
     for number in 0..50 {
         let session = db.frontend.session(SessionOptions::default());
@@ -83,7 +83,7 @@ async fn of_rows_of_one_key_that_wait_the_last_one_is_sent_and_each_writer_is_an
     while db.frontend.router().waiting() < 50 - FIRST {
         tokio::task::yield_now().await;
     }
-    drop(held);
+    drop(pause);
     assert!(answers(running).await.iter().all(Result::is_ok));
     let requests: Vec<usize> = db.fake.requests.lock().iter().map(|(_, _, rows)| *rows).collect();
     assert_eq!(requests, [1, 1, 2], "two keys");
@@ -94,12 +94,12 @@ async fn of_rows_of_one_key_that_wait_the_last_one_is_sent_and_each_writer_is_an
 #[tokio::test]
 async fn what_is_refused_together_is_sent_one_by_one() {
     let db = table().await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     let running = waiting(&db, 0..10).await;
     let refused = || Error::InvalidInput("not these rows".to_owned());
     // Those that went first, those that go together, and one of these.
     db.fake.write_errors.lock().extend((0..4).map(|_| refused()));
-    drop(held);
+    drop(pause);
     let answers = answers(running).await;
     let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
     let failed: Vec<&SqlError> = failed.collect();
@@ -113,11 +113,11 @@ async fn what_is_refused_together_is_sent_one_by_one() {
 #[tokio::test]
 async fn an_answer_that_is_lost_is_asked_for_again_under_the_same_identity() {
     let db = table().await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     let running = waiting(&db, 0..10).await;
     let lost = || Error::Unavailable("the answer was lost".to_owned());
     db.fake.late_write_errors.lock().extend((0..3).map(|_| lost()));
-    drop(held);
+    drop(pause);
     assert!(answers(running).await.iter().all(Result::is_ok));
     assert_eq!(ids(&db).await, (0..10).collect::<Vec<_>>());
 }
@@ -125,7 +125,7 @@ async fn an_answer_that_is_lost_is_asked_for_again_under_the_same_identity() {
 #[tokio::test]
 async fn who_goes_away_takes_no_rows_of_others_with_him() {
     let db = table().await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     let mut running = waiting(&db, 0..10).await;
     // One that is on its way, and one that waits.
     running.remove(9).abort();
@@ -133,7 +133,7 @@ async fn who_goes_away_takes_no_rows_of_others_with_him() {
     while db.fake.requests.lock().is_empty() && db.frontend.router().waiting() > 7 {
         tokio::task::yield_now().await;
     }
-    drop(held);
+    drop(pause);
     assert!(answers(running).await.iter().all(Result::is_ok));
     let stored = ids(&db).await;
     assert!((1..9).all(|id| stored.contains(&id)), "{stored:?}");
@@ -144,7 +144,7 @@ async fn who_goes_away_takes_no_rows_of_others_with_him() {
 #[tokio::test]
 async fn those_who_go_away_while_nobody_is_answered_do_not_pile_up() {
     let db = table().await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     // Two requests are in flight, and stay there.
     let first = waiting(&db, 0..FIRST as u64).await;
     while db.frontend.router().waiting() == 0 {
@@ -167,7 +167,7 @@ async fn those_who_go_away_while_nobody_is_answered_do_not_pile_up() {
         next.abort();
         assert!(db.frontend.router().waiting() <= 64);
     }
-    drop(held);
+    drop(pause);
     assert!(answers(first).await.iter().all(Result::is_ok));
     db.tag("INSERT INTO t VALUES (1000, 0)").await;
     assert_eq!(db.frontend.router().waiting(), 0);
@@ -176,10 +176,10 @@ async fn those_who_go_away_while_nobody_is_answered_do_not_pile_up() {
 #[tokio::test]
 async fn what_went_together_is_cut_where_its_partition_was_cut_meanwhile() {
     let db = table().await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     let running = waiting(&db, 0..20).await;
     db.fake.split("public", "t", 0, Bound { placement: None, key: vec![Value::Int(7)] }).unwrap();
-    drop(held);
+    drop(pause);
     assert!(answers(running).await.iter().all(Result::is_ok));
     assert_eq!(ids(&db).await, (0..20).collect::<Vec<_>>());
     assert_eq!(db.fake.rows("public", "t"), [7, 13]);
@@ -191,7 +191,7 @@ async fn busy() -> (Db, tokio::sync::OwnedRwLockWriteGuard<()>, Running) {
     let sql = "CREATE TABLE t (id BIGINT, PRIMARY KEY (id)) PARTITION ON COLUMNS (id) \
                (id < 10, id >= 10 AND id < 20, id >= 20 AND id < 30, id >= 30)";
     db.tag(sql).await;
-    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let pause = Arc::clone(&db.fake.writes).write_owned().await;
     let mut running = Vec::new();
     for id in [0, 10, 20, 30, 1, 2] {
         let session = db.frontend.session(SessionOptions::default());
@@ -204,7 +204,7 @@ async fn busy() -> (Db, tokio::sync::OwnedRwLockWriteGuard<()>, Running) {
     assert_eq!(db.frontend.router().waiting(), 2, "one request for a partition, not two");
     // The requests are in flight for this time; other parts have a quarter of it to join.
     tokio::time::sleep(Duration::from_millis(40)).await;
-    (db, held, running)
+    (db, pause, running)
 }
 
 fn rows_of_requests(db: &Db) -> Vec<usize> {
@@ -213,9 +213,9 @@ fn rows_of_requests(db: &Db) -> Vec<usize> {
 
 #[tokio::test]
 async fn who_was_answered_and_writes_again_goes_with_those_who_waited() {
-    let (db, held, mut running) = busy().await;
+    let (db, pause, mut running) = busy().await;
     let rest = running.split_off(1);
-    drop(held);
+    drop(pause);
     assert!(answers(running).await.iter().all(Result::is_ok));
     db.tag("INSERT INTO t VALUES (3)").await;
     assert!(answers(rest).await.iter().all(Result::is_ok));
@@ -225,8 +225,8 @@ async fn who_was_answered_and_writes_again_goes_with_those_who_waited() {
 
 #[tokio::test]
 async fn who_was_answered_and_does_not_write_again_holds_nobody_up() {
-    let (db, held, running) = busy().await;
-    drop(held);
+    let (db, pause, running) = busy().await;
+    drop(pause);
     assert!(answers(running).await.iter().all(Result::is_ok));
     assert_eq!(rows_of_requests(&db), [1, 1, 1, 1, 2]);
     assert_eq!(db.frontend.router().waiting(), 0);

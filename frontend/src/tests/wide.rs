@@ -112,8 +112,9 @@ async fn a_check_decides_between_two_lists() {
     for (expected, cells) in [(false, "f:a@1=first"), (true, "f:a@1=second")] {
         let lists = (vec![set("f", "a", 1, "second")], vec![set("f", "a", 1, "first")]);
         let (permit, table) = (db.permit(), table(&db));
-        let held = db.frontend.check_and_mutate_row(&permit, &table, b"r", has_cells, lists).await;
-        assert_eq!(held.unwrap(), expected);
+        let is_met =
+            db.frontend.check_and_mutate_row(&permit, &table, b"r", has_cells, lists).await;
+        assert_eq!(is_met.unwrap(), expected);
         assert_eq!(cells_of(&db, "r").await, [cells]);
     }
 }
@@ -131,9 +132,9 @@ async fn a_large_row_is_decided_on_threads_of_statements() {
         };
         let (permit, table, nothing) = (db.permit(), table(&db), (Vec::new(), Vec::new()));
         let row_key = row_key.as_bytes();
-        let held =
+        let is_met =
             db.frontend.check_and_mutate_row(&permit, &table, row_key, predicate, nothing).await;
-        assert_eq!(held.unwrap(), in_lane);
+        assert_eq!(is_met.unwrap(), in_lane);
     }
     // Nothing is claimed any more.
     assert_eq!(db.frontend.state().runtime_env().memory_pool.reserved(), 0);
@@ -197,8 +198,8 @@ async fn a_check_and_a_plain_write_of_another_cell_do_not_pass_each_other() {
     };
     let lists = (vec![set("f", "b", 1, "alone")], vec![set("f", "b", 1, "not alone")]);
     let (permit, table) = (db.permit(), table(&db));
-    let held = db.frontend.check_and_mutate_row(&permit, &table, b"r", predicate, lists).await;
-    assert!(!held.unwrap());
+    let is_met = db.frontend.check_and_mutate_row(&permit, &table, b"r", predicate, lists).await;
+    assert!(!is_met.unwrap());
     assert_eq!(*rounds.lock().unwrap(), [1, 2]);
     assert_eq!(cells_of(&db, "r").await, ["f:a@1=x", "f:b@1=not alone", "g:late@1="]);
 }

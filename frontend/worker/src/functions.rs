@@ -66,8 +66,8 @@ use crate::{
     clock, concatenation, division, doubles, encodings, extremes, float_arithmetic, float_division,
     interval_order, interval_text, intervals, json, listed, made_times, named_types,
     number_division, numbers, only_row, overlaps, padded, parts, positions, quoting, regular,
-    similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts, wide, words,
-    zoned,
+    renamed, similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts, wide,
+    words, zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -115,18 +115,13 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(words::functions()).chain(uuids::functions());
     let functions = functions.chain(json::functions()).chain(buckets::functions());
     let functions = functions.chain(times_of_day::functions());
+    let functions = functions.chain(renamed::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 
 /// DataFusion's functions under the names that they have in PostgreSQL.
 fn under_other_names() -> impl Iterator<Item = ScalarUDF> {
-    // DataFusion's `array_remove` and `array_replace` change the first match only.
-    let renamed = [
-        ("signum", "sign"),
-        ("array_remove_all", "array_remove"),
-        ("array_replace_all", "array_replace"),
-    ]
-    .into_iter();
+    let renamed = [("signum", "sign")].into_iter();
     renamed.filter_map(|(name, alias)| Some(builtin(name)?.as_ref().clone().with_aliases([alias])))
 }
 

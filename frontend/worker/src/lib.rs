@@ -76,6 +76,7 @@ mod plain;
 mod positions;
 mod quoting;
 mod regular;
+mod renamed;
 mod run;
 mod runs;
 mod service;

@@ -20,7 +20,7 @@ const OBJECT_IN_USE: &str = "55006";
 /// A family that was dropped, whose cells may not all be removed yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedFamily {
-    /// Name.
+    /// Unique in its table, also among families that are being dropped.
     pub name: String,
     /// Version of the schema that dropped it.
     pub version: SchemaVersion,

@@ -245,7 +245,6 @@ fn what_is_not_done_is_refused_by_name() {
         ("WITH a AS (DELETE FROM t) SELECT 1", "writes inside"),
         ("INSERT INTO t SELECT 1 ON DUPLICATE KEY UPDATE a = 1", "ON DUPLICATE KEY"),
         ("INSERT INTO t VALUES (1) ON CONFLICT (a) WHERE b DO NOTHING", "ON CONFLICT (...) WHERE"),
-        ("DELETE FROM t USING u WHERE a = b", "USING"),
         ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
         ("SET SESSION AUTHORIZATION x", "SET SESSION AUTHORIZATION"),
         ("DECLARE c BINARY CURSOR FOR SELECT 1", "a BINARY cursor"),
