@@ -9,7 +9,7 @@
 //!
 //! A chunk says what differs from the one before it. The API allows more than is done here, because not all clients of
 //! Google read it:
-//! - a value is never cut in parts (`value_size`), and a row only when it is larger than 16 MiB;
+//! - a value is never cut in parts (`value_size`), and a row only when it is larger than 2 MiB;
 //! - the first chunk of a response has the key of its row, also where the row began in the response before;
 //! - no row is restarted (`reset_row`): a row is complete before its first chunk is made.
 //!
@@ -26,8 +26,9 @@ use crate::cell::{Cell, Row};
 
 /// Bytes of a response after which no further row is added to it.
 const RESPONSE_BYTES: usize = 1 << 20;
-/// Maximum bytes of a response with a part of a larger row, unless a single value is larger; clients accept 256 MiB.
-const PART_BYTES: usize = 16 << 20;
+/// Maximum bytes of a response with a part of a larger row, unless a single value is larger. Clients accept 256 MiB, but those
+/// that are told of an emulator accept only gRPC's 4 MiB.
+const PART_BYTES: usize = 2 << 20;
 /// Consecutive rows without output after which the client is told the key of the last one.
 const SILENT_ROWS_MAX: usize = 10_000;
 
