@@ -16,7 +16,9 @@ use crate::plain::{Plain, Texts, is_number, is_whole, wholes};
 
 /// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [&FILL, &TRIM, &DIMS, &AT, &MOST].into_iter().map(Plain::function)
+    // All names of DataFusion's function, or it would take the first one back (`renamed.rs`).
+    let dimensions = DIMS.function().with_aliases(["list_dims"]);
+    [&FILL, &TRIM, &AT, &MOST].into_iter().map(Plain::function).chain([dimensions])
 }
 
 fn is_array(data_type: &DataType) -> bool {
