@@ -50,8 +50,13 @@ fn first_key_column(sql: &str) -> Option<&str> {
     if let Some((_, key)) = definition.split_once("PRIMARY KEY (") {
         return key.split([',', ')']).next();
     }
-    let (columns, _) = definition.split_once(" PRIMARY KEY")?;
-    columns.rsplit(['(', ',']).next()?.split_whitespace().next()
+    let (_, columns) = definition.split_once('(')?;
+    let mut depth = 0;
+    let mut columns = columns.split(|character| {
+        depth += i32::from(character == '(') - i32::from(character == ')');
+        character == ',' && depth == 0
+    });
+    columns.find(|column| column.contains(" PRIMARY KEY"))?.split_whitespace().next()
 }
 
 /// The table that a statement creates for its session only.
