@@ -129,6 +129,7 @@ async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn filed_hotspots_and_streams_write_and_read_what_they_are_to() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();

@@ -91,6 +91,7 @@ fn offered(out: &Path, file: &str) -> Vec<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn a_workload_of_the_catalogue_runs_is_recorded_and_runs_again_elsewhere() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -131,6 +132,7 @@ async fn a_workload_of_the_catalogue_runs_is_recorded_and_runs_again_elsewhere()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn a_table_that_is_left_to_cure_itself_does_so_and_the_guide_shows_how() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -359,6 +361,7 @@ async fn visit(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<Vec<i64>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn the_rows_of_one_hot_user_are_spread_by_the_table_itself() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();

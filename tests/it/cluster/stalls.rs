@@ -59,6 +59,7 @@ fn quantile(values: &[f64], percent: usize) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn writers_hardly_feel_a_split_and_the_server_reports_what_they_felt() {
     let cuts = i64::try_from(from_environment("PARTITA_CUTS", 20)).unwrap();
     // Without a limit the machine may be busy with anything else, too.

@@ -20,9 +20,10 @@ fn a_daily_peak_is_met_from_the_third_day_on() {
         assert!(day.cuts_by_load >= 3 && day.served < 0.99, "{day:?}");
     }
     for day in &week[2..] {
-        assert_eq!(day.forecasts.len(), 1, "{day:?}");
-        assert!(day.cuts_ahead >= 3 && day.partitions >= 4, "{day:?}");
-        assert!(day.served > 0.99, "{day:?}");
+        assert!(day.partitions >= 4 && day.served > 0.99, "{day:?}");
+        // Partitions that were cut again after a merge are kept for longer: those of the second day may still be there.
+        let is_kept = day.day == 3 && week[1].merges == 0;
+        assert!(is_kept || (day.forecasts.len() == 1 && day.cuts_ahead >= 3), "{day:?}");
         assert!(day.merges >= 3, "the partitions are given up after the peak: {day:?}");
     }
     let (ahead, useless) = cuts(&week);
