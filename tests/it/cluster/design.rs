@@ -79,6 +79,7 @@ fn check_report(out: &Path, said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn designs_have_the_same_answers_and_each_figure_is_reported() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();

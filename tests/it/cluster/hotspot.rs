@@ -24,6 +24,7 @@ fn number(of: &Value, path: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn the_lab_shows_one_busy_partition_under_time_first_and_eight_under_a_hash() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
@@ -309,6 +310,7 @@ async fn overload(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn an_overloaded_partition_is_in_several_parts_within_seconds() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();

@@ -139,6 +139,7 @@ async fn counters_of_many_writers_are_exact_while_partitions_are_split_and_datan
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
 async fn counters_of_many_writers_are_exact_though_their_process_is_killed_again_and_again() {
     const KILLS: usize = 3;
     let times = additions() * KILLS;
