@@ -27,6 +27,7 @@ pub mod catalog;
 pub mod functions;
 pub mod metrics;
 mod near_end;
+mod nested_bounds;
 mod newest;
 pub mod output;
 pub mod privileges;
