@@ -31,8 +31,8 @@ use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
-    AdjustedCalls, ArrayTexts, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked,
-    CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns,
+    AdjustedCalls, ArrayNulls, ArrayTexts, BoundedConcatenation, ByteaLiterals, ByteaTexts,
+    Checked, CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns,
     IntervalOrder, IntervalTexts, IntervalWindows, JsonOperators, ListedValues, NearestDoubles,
     OneNan, OrderedZeros, OutputTexts, ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals,
     UuidTexts,
@@ -713,6 +713,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(IntervalTexts),
         Arc::new(UuidTexts),
         Arc::new(ArrayTexts),
+        Arc::new(ArrayNulls),
     ];
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));

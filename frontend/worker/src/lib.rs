@@ -24,6 +24,7 @@
 mod adjusted;
 mod aggregates;
 pub mod apart;
+mod array_nulls;
 mod array_texts;
 mod arrays;
 mod blanks;
@@ -103,6 +104,7 @@ pub mod zoned;
 pub use partita_lanes as lanes;
 
 pub use adjusted::AdjustedCalls;
+pub use array_nulls::ArrayNulls;
 pub use array_texts::{ArrayTexts, elements_of, lists_of};
 pub use arrays::{AT_FRACTION, MOST_FREQUENT};
 pub use bytea::{ByteaLiterals, ByteaTexts, bytes_of};
