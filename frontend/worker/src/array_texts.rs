@@ -287,6 +287,27 @@ fn read_beside(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> Result<b
     Ok(is_read)
 }
 
+/// Makes a concatenation of `array || $1` where the parameter is an array: the planner took it for an element, whose
+/// type it did not know.
+fn concatenate(call: &mut ScalarFunction, schema: &DFSchema) -> Result<bool> {
+    let ("array_append" | "array_prepend", [left, right]) =
+        (call.func.name(), call.args.as_slice())
+    else {
+        return Ok(false);
+    };
+    let (Some(left), Some(right)) = (item_of(left, schema), item_of(right, schema)) else {
+        return Ok(false);
+    };
+    if left.data_type().is_nested() || right.data_type().is_nested() {
+        return Ok(false);
+    }
+    let Some(function) = REGISTRY.scalar.get("array_concat") else {
+        return exec_err!("array_concat is not registered");
+    };
+    call.func = Arc::clone(function);
+    Ok(true)
+}
+
 /// Reads literals among the results of a CASE, and among the values that its operand is compared with.
 fn read_case(case: &mut Case, schema: &DFSchema) -> Result<bool> {
     let mut results = Vec::with_capacity(case.when_then_expr.len() + 1);
@@ -342,7 +363,7 @@ impl FunctionRewrite for ArrayTexts {
                 Transformed::new_transformed(binary, is_read)
             }
             Expr::ScalarFunction(mut call) => {
-                let is_read = read_arguments(&mut call, schema)?;
+                let is_read = read_arguments(&mut call, schema)? || concatenate(&mut call, schema)?;
                 Transformed::new_transformed(Expr::ScalarFunction(call), is_read)
             }
             Expr::Case(mut case) => {
