@@ -12,6 +12,7 @@ use partita_proto::size::array_bytes;
 
 use crate::bounded::{check_size, check_total};
 use crate::error::{NULL_NOT_ALLOWED, NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::interval_order::totals;
 use crate::plain::{Plain, Texts, is_number, is_whole, wholes};
 
 /// The functions to register.
@@ -217,8 +218,13 @@ static MOST: Plain = Plain {
     gives: element,
     run: |arguments| {
         chosen(&arguments[0], |_, values| {
+            // Intervals are equal by their lengths: a month is 30 days.
+            let keys = match values.data_type() {
+                DataType::Interval(_) => totals(values)?,
+                _ => Arc::clone(values),
+            };
             let mut longest: Range<usize> = 0..0;
-            for run in partition(&[Arc::clone(values)])?.ranges() {
+            for run in partition(&[keys])?.ranges() {
                 if run.len() > longest.len() {
                     longest = run;
                 }
