@@ -67,6 +67,7 @@ mod plan_scans;
 mod predicate;
 mod projections;
 mod repeated_keys;
+mod repeated_values;
 mod replicas;
 mod router;
 mod row_counts;
