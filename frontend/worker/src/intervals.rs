@@ -34,7 +34,8 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use crate::error::datetime_overflow;
 use crate::functions::REGISTRY;
 
-const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+/// Type of intervals.
+pub(crate) const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const DAYS_OF_MONTH: f64 = 30.0;
 const SECONDS_OF_DAY: f64 = 86_400.0;
 const NANOS_OF_SECOND: f64 = 1e9;
@@ -162,6 +163,14 @@ impl Scale {
             nanoseconds: large(nanoseconds.round())?,
         })
     }
+}
+
+/// An interval divided by a number of rows, as by `/`.
+pub(crate) fn divided(
+    interval: IntervalMonthDayNano,
+    rows: u64,
+) -> Result<IntervalMonthDayNano, ArrowError> {
+    Scale::Divide.exactly(interval, i64::try_from(rows).map_err(|_| out_of_range())?)
 }
 
 /// Returns true for types that the functions scale.

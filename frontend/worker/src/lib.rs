@@ -56,6 +56,7 @@ pub mod fuzzing;
 mod gathered;
 mod group_runs;
 mod inner;
+mod interval_average;
 mod interval_order;
 pub mod interval_text;
 mod interval_trunc;
