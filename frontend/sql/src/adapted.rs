@@ -37,7 +37,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, VisitorMut, visit_expressions,
 };
 
-use partita_worker::{LISTED_VALUE, ROUNDED_TIME, elements_of, padded};
+use partita_worker::{LISTED_VALUE, ROUNDED_INTERVAL, ROUNDED_TIME, elements_of, padded};
 
 use super::from_functions;
 use super::json;
@@ -591,6 +591,11 @@ fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Exp
             let time = retyped(DataType::Time(None, *zone));
             let count = Expr::Value(Value::Number(digits.to_string(), false).into());
             Some(if *digits < 6 { call(ROUNDED_TIME, vec![time, count]) } else { time })
+        }
+        DataType::Interval { fields: None, precision: Some(digits) } => {
+            let interval = retyped(DataType::Interval { fields: None, precision: None });
+            let count = Expr::Value(Value::Number((*digits).min(6).to_string(), false).into());
+            Some(call(ROUNDED_INTERVAL, vec![interval, count]))
         }
         data_type => match length(data_type) {
             // VARCHAR(n) cuts and CHAR(n) pads its text.

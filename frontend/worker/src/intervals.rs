@@ -33,21 +33,66 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::error::datetime_overflow;
 use crate::functions::REGISTRY;
+use crate::plain::{Plain, is_whole};
 
 /// Type of intervals.
 pub(crate) const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const DAYS_OF_MONTH: f64 = 30.0;
 const SECONDS_OF_DAY: f64 = 86_400.0;
 const NANOS_OF_SECOND: f64 = 1e9;
+const NANOS_OF_TICK: f64 = 1e3;
 /// Days and seconds are rounded to this fraction, so that the binary 0.1 month is exactly three days.
 const PART: f64 = 1e6;
 
-/// Functions that replace operators.
+/// Name of the cast to `INTERVAL(digits)`; nodes know it too.
+pub const ROUNDED_INTERVAL: &str = "interval_rounded";
+/// Digits of a second that nanoseconds are.
+const NANO_DIGITS: i64 = 9;
+/// Nanoseconds of PostgreSQL's smallest interval.
+const NANOS_OF_MICRO: i64 = 1_000;
+
+/// Functions that replace operators and casts.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [Scale::Multiply, Scale::Divide].into_iter().map(|scale| {
+    let scaled = [Scale::Multiply, Scale::Divide].into_iter().map(|scale| {
         let signature = Signature::any(2, Volatility::Immutable);
         ScalarUDF::from(Scaled { scale, signature })
-    })
+    });
+    scaled.chain([ROUNDED.function()])
+}
+
+/// `interval_rounded(interval, digits)`: as a cast to `INTERVAL(digits)`.
+static ROUNDED: Plain = Plain {
+    name: ROUNDED_INTERVAL,
+    takes: |types| match types {
+        [DataType::Interval(_) | DataType::Null, digits] if is_whole(digits) => {
+            Some(vec![INTERVAL, DataType::Int64])
+        }
+        _ => None,
+    },
+    gives: |_| INTERVAL,
+    run: |arguments| {
+        let intervals = arguments[0].as_primitive::<IntervalMonthDayNanoType>();
+        let digits = arguments[1].as_primitive::<Int64Type>();
+        let rows = intervals.iter().zip(digits.iter()).map(|(interval, digits)| {
+            let row = interval.zip(digits);
+            row.map(|(interval, digits)| with_digits(interval, digits)).transpose()
+        });
+        let rounded: PrimitiveArray<IntervalMonthDayNanoType> =
+            rows.collect::<Result<_, ArrowError>>()?;
+        Ok(Arc::new(rounded))
+    },
+};
+
+/// Rounds the seconds of an interval; a half goes away from zero.
+fn with_digits(
+    interval: IntervalMonthDayNano,
+    digits: i64,
+) -> Result<IntervalMonthDayNano, ArrowError> {
+    let zeros = u32::try_from((NANO_DIGITS - digits).clamp(0, NANO_DIGITS)).unwrap_or(0);
+    let unit = 10_i64.pow(zeros);
+    let half = interval.nanoseconds.signum() * (unit / 2);
+    let nanoseconds = interval.nanoseconds.checked_add(half).ok_or_else(out_of_range)?;
+    Ok(IntervalMonthDayNano { nanoseconds: nanoseconds / unit * unit, ..interval })
 }
 
 /// Operation on an interval.
@@ -157,10 +202,13 @@ impl Scale {
         let seconds = rounded((days.fract() + days_of_months.fract()) * SECONDS_OF_DAY);
         let carried = (seconds / SECONDS_OF_DAY).trunc();
         let nanoseconds = nanoseconds + (seconds - carried * SECONDS_OF_DAY) * NANOS_OF_SECOND;
+        // As in PostgreSQL the result has microseconds, unless the interval itself is finer.
+        let is_fine = interval.nanoseconds % NANOS_OF_MICRO != 0;
+        let tick = if is_fine { 1.0 } else { NANOS_OF_TICK };
         Ok(IntervalMonthDayNano {
             months: small(months.trunc())?,
             days: small(days.trunc() + days_of_months.trunc() + carried)?,
-            nanoseconds: large(nanoseconds.round())?,
+            nanoseconds: large((nanoseconds / tick).round() * tick)?,
         })
     }
 }
@@ -382,6 +430,10 @@ mod tests {
             ("INTERVAL '1 hour' / 2", "30 minutes"),
             ("INTERVAL '1 year' / 5", "2 months 12 days"),
             ("INTERVAL '7 days' / 2", "3 days 12 hours"),
+            ("INTERVAL '5 seconds' / 3", "1.666667 seconds"),
+            ("INTERVAL '5 nanoseconds' / 2", "3 nanoseconds"),
+            ("interval_rounded(INTERVAL '1.23456 seconds', 2)", "1.23 seconds"),
+            ("interval_rounded(INTERVAL '-1.5 seconds', 0)", "-2 seconds"),
             ("CAST(1700000000123 AS BIGINT) * INTERVAL '1 millisecond'", "1700000000.123 seconds"),
             ("CAST(2.5 AS DECIMAL(5, 1)) * INTERVAL '2 minutes'", "5 minutes"),
             ("INTERVAL '1 second' * (1 + 1) * 2", "4 seconds"),

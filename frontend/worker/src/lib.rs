@@ -124,7 +124,7 @@ pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
 pub use interval_order::{IntervalOrder, IntervalWindows, total as interval_nanoseconds};
 pub use interval_text::ReadIntervals;
-pub use intervals::ScaledIntervals;
+pub use intervals::{ROUNDED_INTERVAL, ScaledIntervals};
 pub use json::JsonOperators;
 pub use leaf::{LeafExec, Renamed};
 pub use listed::{ListedValues, NAME as LISTED_VALUE};
