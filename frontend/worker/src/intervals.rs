@@ -150,12 +150,15 @@ impl Scale {
         }
     }
 
-    /// Scales the ticks of a duration exactly.
+    /// Scales the ticks of a duration exactly, a quotient to the nearest tick.
     fn count_exactly(self, ticks: i64, factor: i64) -> Result<i64, ArrowError> {
         let scaled = match self {
             Self::Multiply => ticks.checked_mul(factor),
             Self::Divide if factor == 0 => return Err(ArrowError::DivideByZero),
-            Self::Divide => ticks.checked_div(factor),
+            Self::Divide => {
+                let (ticks, factor) = (i128::from(ticks), i128::from(factor));
+                i64::try_from((ticks + ticks.signum() * (factor.abs() / 2)) / factor).ok()
+            }
         };
         scaled.ok_or_else(out_of_range)
     }
@@ -459,6 +462,9 @@ mod tests {
         same(&format!("3 * {day}"), "TIMESTAMP '2024-01-04' - TIMESTAMP '2024-01-01'").await;
         same(&format!("{day} * 1.5"), "TIMESTAMP '2024-01-02 12:00:00' - TIMESTAMP '2024-01-01'")
             .await;
+        let seconds = "(TIMESTAMP '2024-01-01 00:00:05' - TIMESTAMP '2024-01-01')";
+        let rounded = "(TIMESTAMP '2024-01-01 00:00:01.666666667' - TIMESTAMP '2024-01-01')";
+        same(&format!("{seconds} / 3"), rounded).await;
         same("NULL * INTERVAL '1 day'", "CAST(NULL AS INTERVAL)").await;
     }
 
