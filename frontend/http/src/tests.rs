@@ -214,6 +214,18 @@ async fn what_is_asked_wrongly_is_told() {
 }
 
 #[tokio::test]
+async fn a_method_of_grpc_that_does_not_exist_is_unimplemented() {
+    let api = Api::new();
+    let request = Request::post("/google.bigtable.v2.Bigtable/ExecuteQuery")
+        .header("content-type", "application/grpc")
+        .body(Body::empty())
+        .unwrap();
+    let (status, headers, _) = api.send(request).await;
+    assert_eq!((status, headers["grpc-status"].to_str().unwrap()), (StatusCode::OK, "12"));
+    assert_eq!(headers["content-type"], "application/grpc");
+}
+
+#[tokio::test]
 async fn a_get_request_changes_nothing() {
     let api = Api::new();
     let create = "CREATE TABLE t (ts TIMESTAMP(3) TIME INDEX, v BIGINT)";
