@@ -45,7 +45,9 @@ use crate::flight::Flight;
 use crate::guard::Admitted;
 use crate::sign_in::authenticate;
 use crate::unread::Unread;
-use crate::{bigtable, heatmap, manage, metrics, pages, query, sql_api, status, write};
+use crate::{
+    bigtable, grpc_message, heatmap, manage, metrics, pages, query, sql_api, status, write,
+};
 
 /// Maximum size of a Flight message, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -430,10 +432,13 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
         .max_decoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .accept_compressed(CompressionEncoding::Gzip);
+    let grpc = ServiceExt::<Request>::map_response(grpc, grpc_message::shorten);
     let data = bigtable::data_server(door);
     let data = ServiceExt::<Request>::map_request(data, bigtable::with_caller);
+    let data = ServiceExt::<Request>::map_response(data, grpc_message::shorten);
     let admin = bigtable::admin_server(door);
     let admin = ServiceExt::<Request>::map_request(admin, bigtable::with_caller);
+    let admin = ServiceExt::<Request>::map_response(admin, grpc_message::shorten);
     let claims = |bytes_max: usize| from_fn_with_state((Arc::clone(door), bytes_max), claim_memory);
     let flight_claims = claims(FLIGHT_MESSAGE_BYTES_MAX);
     let bigtable_claims = claims(bigtable::REQUEST_BYTES_MAX);
