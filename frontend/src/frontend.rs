@@ -18,6 +18,7 @@ use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_lanes::{LaneOptions, Lanes};
@@ -30,8 +31,8 @@ use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
-    AdjustedCalls, ArrayTexts, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked,
-    CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns,
+    AdjustedCalls, ArrayNulls, ArrayTexts, BoundedConcatenation, ByteaLiterals, ByteaTexts,
+    Checked, CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns,
     IntervalOrder, IntervalTexts, IntervalWindows, JsonOperators, ListedValues, NearestDoubles,
     OneNan, OrderedZeros, OutputTexts, ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals,
     UuidTexts,
@@ -69,6 +70,7 @@ use crate::members::KnownMembers;
 use crate::memory::ReservingPool;
 use crate::metrics::FrontendMetrics;
 use crate::near_end::NearEnd;
+use crate::nested_bounds::NestedBounds;
 use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
@@ -656,6 +658,21 @@ fn with_own_rules(
     extended
 }
 
+/// DataFusion's rules, of which those that push filters down leave arrays out.
+fn with_nested_bounds(
+    rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
+) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let (before, after) = (FilterPushdown::new(), FilterPushdown::new_post_optimization());
+    let rules = rules.into_iter().map(|rule| -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+        if [before.name(), after.name()].contains(&rule.name()) {
+            Arc::new(NestedBounds(rule))
+        } else {
+            rule
+        }
+    });
+    rules.collect()
+}
+
 fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, DEFAULT_DATABASE)
@@ -672,7 +689,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
         .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
     // These rules run first, while a scan is directly below the operators that need its rows.
-    let mut rules = PhysicalOptimizer::new().rules;
+    let mut rules = with_nested_bounds(PhysicalOptimizer::new().rules);
     rules.insert(0, Arc::new(NewestRows));
     // A scan in the order of keys needs no other restriction.
     rules.insert(1, Arc::new(KeyOrders));
@@ -696,6 +713,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(IntervalTexts),
         Arc::new(UuidTexts),
         Arc::new(ArrayTexts),
+        Arc::new(ArrayNulls),
     ];
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));

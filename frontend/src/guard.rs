@@ -5,6 +5,9 @@
 //! statement's lane before each batch, and the filters of their joins before each evaluation; a nested-loop join
 //! evaluates its filter for each pair of a row and a batch. The optimizer's rules check between nodes.
 //!
+//! Joins and `unnest`, with their inputs, are wrapped for the memory of the rows that they repeat, too
+//! (`repeated_values.rs`).
+//!
 //! A wrapped operator looks like the inner one, also in EXPLAIN ANALYZE.
 
 use std::any::Any;
@@ -32,6 +35,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 use partita_lanes::interrupt;
 
+use crate::repeated_values::Repeats;
+
 /// Fails if the statement of this thread is interrupted.
 fn check() -> Result<()> {
     interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))
@@ -50,9 +55,26 @@ pub(crate) fn guarded(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
             Some(join) => with_checked_filter(join)?.unwrap_or(node),
             None => node,
         };
-        Ok(Transformed::yes(Arc::new(Guarded { inner }) as Arc<dyn ExecutionPlan>))
+        Ok(Transformed::yes(with_bounded_memory(inner)?))
     })
     .data()
+}
+
+/// Wraps an operator, and its inputs if it repeats their rows.
+fn with_bounded_memory(inner: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(repeats) = Repeats::of(inner.as_ref()) else {
+        return Ok(Arc::new(Guarded { inner, role: Role::Alone }));
+    };
+    let inputs: Vec<_> = inner.children().into_iter().map(Arc::clone).collect();
+    let probe = inputs.len() - 1;
+    let inputs = inputs.into_iter().enumerate().map(|(position, input)| {
+        let repeats = Arc::clone(&repeats);
+        let role = if position == probe { Role::Probe(repeats) } else { Role::Build(repeats) };
+        Arc::new(Guarded { inner: input, role }) as Arc<dyn ExecutionPlan>
+    });
+    let inputs = inputs.collect();
+    let inner = replace_children_if_necessary(inner, inputs)?;
+    Ok(Arc::new(Guarded { inner, role: Role::Repeats(repeats) }))
 }
 
 /// Returns true for operators that return more rows than they read, or compute rows without reading any. Scans of
@@ -77,10 +99,24 @@ fn with_checked_filter(join: &NestedLoopJoinExec) -> Result<Option<Arc<dyn Execu
     Ok(Some(Arc::new(join)))
 }
 
+/// The part that a wrapped operator has in bounding memory.
+#[derive(Clone, Debug)]
+enum Role {
+    /// The operator repeats no rows.
+    Alone,
+    /// The operator repeats rows of its inputs.
+    Repeats(Arc<Repeats>),
+    /// Input that a join reads first.
+    Build(Arc<Repeats>),
+    /// Input whose batches a join or `unnest` reads one by one.
+    Probe(Arc<Repeats>),
+}
+
 /// An operator whose streams check for an interruption before each batch.
 #[derive(Debug)]
 struct Guarded {
     inner: Arc<dyn ExecutionPlan>,
+    role: Role,
 }
 
 impl DisplayAs for Guarded {
@@ -126,17 +162,18 @@ impl ExecutionPlan for Guarded {
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let inner = replace_children_if_necessary(Arc::clone(&self.inner), children)?;
-        Ok(Arc::new(Self { inner }))
+        Ok(Arc::new(Self { inner, role: self.role.clone() }))
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self { inner: Arc::clone(&self.inner).reset_state()? }))
+        let inner = Arc::clone(&self.inner).reset_state()?;
+        Ok(Arc::new(Self { inner, role: self.role.clone() }))
     }
 
     // A recursive query passes its working table to the operators below it.
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
         let inner = self.inner.with_new_state(state)?;
-        Some(Arc::new(Self { inner }))
+        Some(Arc::new(Self { inner, role: self.role.clone() }))
     }
 
     fn execute(
@@ -144,7 +181,20 @@ impl ExecutionPlan for Guarded {
         output: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let rows = self.inner.execute(output, context)?;
+        let rows = match &self.role {
+            Role::Alone => self.inner.execute(output, context)?,
+            Role::Repeats(repeats) => self.inner.execute(output, repeats.enter(context))?,
+            Role::Build(repeats) => {
+                let rows = self.inner.execute(output, repeats.leave(context))?;
+                return Ok(repeats.measured(rows));
+            }
+            Role::Probe(repeats) => {
+                let batch_rows = context.session_config().batch_size();
+                let pool = Arc::clone(context.memory_pool());
+                let rows = self.inner.execute(output, repeats.leave(context))?;
+                return Ok(repeats.claimed(rows, batch_rows, &pool));
+            }
+        };
         let schema = rows.schema();
         let rows = rows.map(|batch| check().and(batch));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -38,12 +38,14 @@ use partita_proto::service::{REMOVED_COLUMN, ReadFrom, ScanRequest, WriteKind};
 use partita_proto::size::batch_bytes;
 use partita_proto::value::Value;
 use partita_proto::wide::{
-    CellKey, CellMutation, KEY_COLUMNS, ReadModify, RowChange, RowMutation, Wide, check_row_key,
+    CELL_TS_COLUMN, CellKey, CellMutation, KEY_COLUMNS, ReadModify, RowChange, RowMutation, Wide,
+    check_row_key,
 };
 use tokio::time::Instant;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::frontend::Frontend;
+use crate::ingest::calendar;
 use crate::ingest::plan::{Completed, TablePlan};
 use crate::reads::Reads;
 use crate::router::REQUEST_BYTES_MAX;
@@ -364,6 +366,12 @@ fn rows_of(
     name: impl Fn(&Column) -> String,
 ) -> Result<RecordBatch, SqlError> {
     let RowChange { written, removed } = change;
+    // Only new cells: one that was stored before may be deleted, whatever its time.
+    let times =
+        TimestampMicrosecondArray::from_iter_values(written.keys().map(|key| key.timestamp));
+    let times: ArrayRef = Arc::new(times);
+    let time_column = table.schema.columns.get(KEY_COLUMNS - 1);
+    calendar::check(&times, time_column.map_or(CELL_TS_COLUMN, |column| column.name.as_str()))?;
     let mut values: [Vec<Value>; KEY_COLUMNS + 1] = std::array::from_fn(|_| Vec::new());
     let put = written.iter().map(|(key, value)| (key, Value::Binary(value.clone())));
     for (key, value) in put.chain(removed.iter().map(|key| (key, Value::Null))) {

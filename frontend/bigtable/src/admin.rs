@@ -23,7 +23,7 @@ use crate::api::tables::{
 use crate::gc::{message_of, rule_of};
 use crate::names::{InstanceName, TableName, check_table};
 use crate::rows::KeySpan;
-use crate::status::refused;
+use crate::status::{refused, unsupported};
 use crate::store::{WideStore, WideTable, caller_of};
 
 /// Name of the only cluster of an instance.
@@ -56,6 +56,7 @@ impl BigtableTableAdmin for Admin {
         check_table(&request.table_id)?;
         let name = instance.table(&request.table_id);
         let table = request.table.unwrap_or_default();
+        check_supported(&table)?;
         if table.granularity() == TimestampGranularity::Micros {
             return Err(Status::invalid_argument("the granularity must be milliseconds"));
         }
@@ -186,8 +187,30 @@ impl BigtableTableAdmin for Admin {
     }
 }
 
+/// Refuses a new table whose message asks for more than there is. A table without what its client relies on would be
+/// worse than none.
+///
+/// # Errors
+/// UNIMPLEMENTED with the name of the feature.
+fn check_supported(table: &tables::Table) -> Result<(), Status> {
+    let features = [
+        ("change streams", table.change_stream_config.is_some()),
+        ("tables with deletion protection", table.deletion_protection),
+        ("automated backups", table.automated_backup_policy.is_some()),
+        ("tiers of storage", table.tiered_storage_config.is_some()),
+        ("schemas of row keys", table.row_key_schema.is_some()),
+    ];
+    match features.into_iter().find(|(_, is_set)| *is_set) {
+        Some((feature, _)) => Err(unsupported(feature)),
+        None => Ok(()),
+    }
+}
+
 /// A family of a message.
 fn family_of(name: &str, message: &ColumnFamily) -> Result<Family, Status> {
+    if message.value_type.as_ref().is_some_and(|value_type| value_type.bytes_type.is_none()) {
+        return Err(unsupported("aggregate families"));
+    }
     check_family_name(name).map_err(|error| refused(&error))?;
     Ok(Family { name: name.to_owned(), gc: rule_of(message.gc_rule.as_ref())? })
 }
@@ -218,7 +241,7 @@ fn message(name: &TableName, wide: &Wide, view: View) -> tables::Table {
     let has_clusters = matches!(view, View::ReplicationView | View::EncryptionView | View::Full);
     let families = wide.families.iter().filter(|_| has_families).map(|family| {
         let gc_rule = family.gc.as_ref().map(message_of);
-        (family.name.clone(), ColumnFamily { gc_rule })
+        (family.name.clone(), ColumnFamily { gc_rule, ..ColumnFamily::default() })
     });
     let state = ClusterState { replication_state: ReplicationState::Ready.into() };
     let cluster_states = match has_clusters {
@@ -234,5 +257,6 @@ fn message(name: &TableName, wide: &Wide, view: View) -> tables::Table {
         cluster_states,
         column_families: families.collect(),
         granularity: granularity.into(),
+        ..tables::Table::default()
     }
 }

@@ -292,13 +292,13 @@ impl Reading {
     /// Adds rows; many cells where the store computes, because a filter may look at each of them many times.
     async fn take(mut self, rows: Vec<Row>) -> Result<Self, Status> {
         if rows.iter().map(|row| row.cells.len()).sum::<usize>() <= LIGHT_CELLS {
-            self.add_all(rows)?;
+            self.add_all(rows, || false)?;
             return Ok(self);
         }
         let store = Arc::clone(&self.store);
         let (sender, receiver) = oneshot::channel();
         let work = move || {
-            let added = self.add_all(rows).map(|()| self);
+            let added = self.add_all(rows, || sender.is_canceled()).map(|()| self);
             // The client may be gone.
             sender.send(added).ok();
         };
@@ -306,10 +306,10 @@ impl Reading {
         receiver.await.map_err(|_| Status::internal("rows were not filtered"))?
     }
 
-    /// Adds rows as far as the client takes them.
-    fn add_all(&mut self, rows: Vec<Row>) -> Result<(), Status> {
+    /// Adds rows as far as the client takes them, and as long as it is there.
+    fn add_all(&mut self, rows: Vec<Row>, is_gone: impl Fn() -> bool) -> Result<(), Status> {
         for row in rows {
-            if self.remaining == Some(0) {
+            if self.remaining == Some(0) || is_gone() {
                 break;
             }
             self.add(row)?;
@@ -359,4 +359,48 @@ fn too_costly(error: &TooManyCopies) -> Status {
 
 fn count(row: &Row) -> i64 {
     i64::try_from(row.cells.len()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Cell;
+    use crate::memory::Memory;
+
+    /// A clock that stands still.
+    struct Still;
+
+    impl Clock for Still {
+        fn now_ms(&self) -> i64 {
+            1
+        }
+    }
+
+    #[test]
+    fn rows_are_not_filtered_for_a_client_that_is_gone() {
+        let mut reading = Reading {
+            store: Arc::new(Memory::default()),
+            rows: stream::empty().boxed(),
+            filter: None,
+            chunker: Chunker::default(),
+            remaining: None,
+            has_ended: false,
+            stats: ReadIterationStats::default(),
+            wants_stats: false,
+            clock: Arc::new(Still),
+            started_ms: 0,
+        };
+        let cell = Cell {
+            family: "f".into(),
+            qualifier: Bytes::new(),
+            timestamp_us: 0,
+            value: Bytes::new(),
+            label: None,
+        };
+        let row = Row { key: Bytes::from_static(b"r"), cells: vec![cell] };
+        reading.add_all(vec![row.clone()], || true).unwrap();
+        assert_eq!(reading.stats.rows_seen_count, 0);
+        reading.add_all(vec![row], || false).unwrap();
+        assert_eq!(reading.stats.rows_seen_count, 1);
+    }
 }

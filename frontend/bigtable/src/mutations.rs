@@ -9,7 +9,7 @@ use tonic::Status;
 use crate::api::data::mutation::Mutation as Kind;
 use crate::api::data::read_modify_write_rule::Rule;
 use crate::api::data::{Mutation, ReadModifyWriteRule};
-use crate::status::refused;
+use crate::status::{refused, unsupported};
 
 /// Timestamp that stands for the time of the server.
 const SERVER_TIME: i64 = -1;
@@ -19,7 +19,8 @@ const GRANULARITY_US: i64 = 1_000;
 /// The changes of a row that a request asks for, checked against its table. Cells without a timestamp get `now_us`.
 ///
 /// # Errors
-/// INVALID_ARGUMENT when a part of the request is not valid, NOT_FOUND for a family that the table does not have.
+/// INVALID_ARGUMENT when a part of the request is not valid, NOT_FOUND for a family that the table does not have,
+/// UNIMPLEMENTED for a mutation of an aggregate.
 pub(crate) fn row_mutation(
     row_key: &Bytes,
     mutations: Vec<Mutation>,
@@ -60,6 +61,7 @@ fn cell_mutation(mutation: Mutation) -> Result<CellMutation, Status> {
             CellMutation::DeleteFromFamily { family: family.family_name }
         }
         Kind::DeleteFromRow(_) => CellMutation::DeleteFromRow,
+        Kind::AddToCell(_) | Kind::MergeToCell(_) => return Err(unsupported("aggregate families")),
     })
 }
 
@@ -196,6 +198,8 @@ mod tests {
         assert_eq!(checked("r", vec![set("f", -2)]), invalid);
         assert_eq!(checked("r", vec![set("f", 1_500)]), invalid);
         assert_eq!(checked("r", vec![set("g", 0)]), Err(Code::NotFound));
+        let aggregate = mutation(Kind::AddToCell(Bytes::new()));
+        assert_eq!(checked("r", vec![aggregate]), Err(Code::Unimplemented));
         let whole = checked("r", vec![mutation(Kind::DeleteFromRow(DeleteFromRow {}))]).unwrap();
         assert_eq!(whole.mutations, [CellMutation::DeleteFromRow]);
         assert!(check_count(0).is_err() && check_count(MUTATIONS_MAX).is_ok());

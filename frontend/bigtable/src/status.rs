@@ -13,3 +13,8 @@ pub(crate) fn refused(error: &Error) -> Status {
         error => Status::invalid_argument(error.to_string()),
     }
 }
+
+/// The status of a request for a feature that there is not.
+pub(crate) fn unsupported(feature: &str) -> Status {
+    Status::unimplemented(format!("{feature} are not supported"))
+}

@@ -35,7 +35,7 @@ use crate::api::tables::table::View;
 use crate::api::tables::{
     CheckConsistencyRequest, ColumnFamily, CreateTableRequest, DeleteTableRequest,
     DropRowRangeRequest, GcRule, GenerateConsistencyTokenRequest, GetTableRequest,
-    ListTablesRequest, ModifyColumnFamiliesRequest, Table,
+    ListTablesRequest, ModifyColumnFamiliesRequest, Table, Type,
 };
 use crate::memory::{Memory, NOW_US};
 use crate::store::{Caller, WideStore};
@@ -453,6 +453,34 @@ async fn tables_are_created_listed_by_pages_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_table_with_unsupported_features_is_not_created() {
+    let api = Api::new().await;
+    let create = async |table: Table| {
+        let request = CreateTableRequest {
+            parent: PARENT.to_owned(),
+            table_id: "u".to_owned(),
+            table: Some(table),
+            ..CreateTableRequest::default()
+        };
+        api.admin.create_table(asked(request)).await.map(|_| ())
+    };
+    let family = |bytes_type| ColumnFamily {
+        value_type: Some(Type { bytes_type }),
+        ..ColumnFamily::default()
+    };
+    let families = |family| HashMap::from([("f".to_owned(), family)]);
+    for table in [
+        Table { change_stream_config: Some(Bytes::new()), ..Table::default() },
+        Table { deletion_protection: true, ..Table::default() },
+        Table { column_families: families(family(None)), ..Table::default() },
+    ] {
+        assert_eq!(create(table).await.unwrap_err().code(), Code::Unimplemented);
+    }
+    let table = Table { column_families: families(family(Some(Bytes::new()))), ..Table::default() };
+    create(table).await.unwrap();
+}
+
+#[tokio::test]
 async fn families_are_added_changed_and_dropped_with_their_cells() {
     let api = Api::new().await;
     api.mutate(
@@ -461,8 +489,10 @@ async fn families_are_added_changed_and_dropped_with_their_cells() {
     )
     .await
     .unwrap();
-    let versions =
-        |count| ColumnFamily { gc_rule: Some(GcRule { rule: Some(Gc::MaxNumVersions(count)) }) };
+    let versions = |count| ColumnFamily {
+        gc_rule: Some(GcRule { rule: Some(Gc::MaxNumVersions(count)) }),
+        ..ColumnFamily::default()
+    };
     let modify = async |changes: Vec<(&str, Option<Mod>)>| {
         let modification = |(id, r#mod): (&str, Option<Mod>)| Modification {
             id: id.to_owned(),

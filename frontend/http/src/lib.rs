@@ -28,6 +28,7 @@ mod door;
 mod error;
 mod flight;
 mod format;
+mod grpc_message;
 mod guard;
 mod heatmap;
 mod hints;

@@ -6,7 +6,8 @@
 //!
 //! Before the path is matched, [`crate::guard`] decides whether the request is admitted; responses to pages of allowed
 //! origins have CORS headers, and OPTIONS is answered with 204. No response may be shown or run within another origin's
-//! page. Unknown paths give 404 and known ones with another method 405, both with JSON.
+//! page. Unknown paths give 404 and known ones with another method 405, both with JSON; unknown methods of gRPC are
+//! UNIMPLEMENTED.
 //!
 //! Invariant: a path has a handler only if [`ROUTES`] names it, with what it needs; [`crate::sign_in`] stands before
 //! every handler.
@@ -21,7 +22,8 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::handler::Handler;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_SECURITY_POLICY, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ORIGIN, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
@@ -30,6 +32,7 @@ use axum::routing::{MethodFilter, MethodRouter, on, on_service};
 use partita_frontend::access::peer;
 use partita_proto::access::Door as DoorKind;
 use serde_json::json;
+use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tower::ServiceExt;
 
@@ -42,11 +45,15 @@ use crate::flight::Flight;
 use crate::guard::Admitted;
 use crate::sign_in::authenticate;
 use crate::unread::Unread;
-use crate::{bigtable, heatmap, manage, metrics, pages, query, sql_api, status, write};
+use crate::{
+    bigtable, grpc_message, heatmap, manage, metrics, pages, query, sql_api, status, write,
+};
 
 /// Maximum size of a Flight message, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
 
+/// Beginning of the content types of gRPC.
+const GRPC_CONTENT_TYPE: &[u8] = b"application/grpc";
 /// The methods of all paths together.
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE, OPTIONS, HEAD";
 /// Headers of every response, which keep it from being framed, run as a script, or embedded in another origin's page.
@@ -425,10 +432,13 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
         .max_decoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .accept_compressed(CompressionEncoding::Gzip);
+    let grpc = ServiceExt::<Request>::map_response(grpc, grpc_message::shorten);
     let data = bigtable::data_server(door);
     let data = ServiceExt::<Request>::map_request(data, bigtable::with_caller);
+    let data = ServiceExt::<Request>::map_response(data, grpc_message::shorten);
     let admin = bigtable::admin_server(door);
     let admin = ServiceExt::<Request>::map_request(admin, bigtable::with_caller);
+    let admin = ServiceExt::<Request>::map_response(admin, grpc_message::shorten);
     let claims = |bytes_max: usize| from_fn_with_state((Arc::clone(door), bytes_max), claim_memory);
     let flight_claims = claims(FLIGHT_MESSAGE_BYTES_MAX);
     let bigtable_claims = claims(bigtable::REQUEST_BYTES_MAX);
@@ -505,7 +515,12 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
         .layer(from_fn_with_state(Arc::clone(door), count_request))
 }
 
-async fn not_found(uri: Uri) -> Response {
+async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
+    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if content_type.starts_with(GRPC_CONTENT_TYPE) {
+        // Clients of gRPC take a 404 for a wrong address.
+        return Status::unimplemented("the method is not supported").into_http();
+    }
     ApiError::new(StatusCode::NOT_FOUND, format!("path not found: {}", uri.path()))
         .respond(dialect_of(&uri))
 }

@@ -21,12 +21,15 @@ use arrow_flight::sql::client::FlightSqlServiceClient;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use bytes::{BufMut, BytesMut};
 use futures::TryStreamExt;
+use partita_bigtable::api::data::ReadRowsRequest;
 use partita_frontend::FrontendOptions;
 use partita_frontend::fake::Fake;
 use partita_proto::Error;
 use partita_proto::access::{Org, Profile, Role};
 use partita_proto::id::{BOOTSTRAP_ROLE, OrgId};
+use prost::Message;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -211,6 +214,40 @@ async fn what_is_asked_wrongly_is_told() {
     let (status, headers, _) = api.send(request).await;
     assert_eq!(status, StatusCode::NO_CONTENT);
     assert!(!headers.contains_key("access-control-allow-origin"), "no page asked, none is allowed");
+}
+
+#[tokio::test]
+async fn a_method_of_grpc_that_does_not_exist_is_unimplemented() {
+    let api = Api::new();
+    let request = Request::post("/google.bigtable.v2.Bigtable/ExecuteQuery")
+        .header("content-type", "application/grpc")
+        .body(Body::empty())
+        .unwrap();
+    let (status, headers, _) = api.send(request).await;
+    assert_eq!((status, headers["grpc-status"].to_str().unwrap()), (StatusCode::OK, "12"));
+    assert_eq!(headers["content-type"], "application/grpc");
+}
+
+#[tokio::test]
+async fn a_status_that_quotes_a_long_text_fits_into_headers() {
+    let api = Api::new();
+    let name = "t".repeat(20_000);
+    let message = ReadRowsRequest {
+        table_name: format!("projects/p/instances/i/tables/{name}/"),
+        ..ReadRowsRequest::default()
+    };
+    let mut body = BytesMut::new();
+    body.put_u8(0);
+    body.put_u32(u32::try_from(message.encoded_len()).unwrap());
+    message.encode(&mut body).unwrap();
+    let request = Request::post("/google.bigtable.v2.Bigtable/ReadRows")
+        .header("content-type", "application/grpc")
+        .body(Body::from(body.freeze()))
+        .unwrap();
+    let (_, headers, _) = api.send(request).await;
+    assert_eq!(headers["grpc-status"], "3");
+    let message = headers["grpc-message"].to_str().unwrap();
+    assert!(message.contains("/tables/ttt") && message.len() < 5_000, "{}", message.len());
 }
 
 #[tokio::test]

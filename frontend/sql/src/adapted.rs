@@ -17,6 +17,7 @@
 //!   VALUES (a + b)                VALUES (listed_value(a + b)) (`partita_worker::ListedValues`)
 //!   FETCH FIRST 3 ROWS ONLY       LIMIT 3
 //!   LOCALTIMESTAMP                CAST(now() AS TIMESTAMP(6)), and LOCALTIME and CURRENT_TIME its time of day
+//!   a[2:]                         a[2:2147483647]
 //!   '{}'::JSON                    json_in('{}'), and so with JSONB (`json.rs`)
 //!   regexp_replace(a, b, c, 1, 2) regexp_replace_nth(a, b, c, 1, 2)
 //! ```
@@ -29,14 +30,14 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    Interval, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
-    visit_expressions,
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType,
+    ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, Interval, LimitClause, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, Statement, Subscript, TableFactor, TimezoneInfo, UnaryOperator, Value,
+    VisitMut, VisitorMut, visit_expressions,
 };
 
-use partita_worker::{LISTED_VALUE, ROUNDED_TIME, elements_of, padded};
+use partita_worker::{LISTED_VALUE, ROUNDED_INTERVAL, ROUNDED_TIME, elements_of, padded};
 
 use super::from_functions;
 use super::json;
@@ -132,6 +133,9 @@ impl VisitorMut for Adapted {
         if let Expr::Cast { data_type, .. } = expr {
             without_lengths(data_type);
         }
+        if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
+            access_chain.iter_mut().for_each(with_bounds);
+        }
         match adapted(expr) {
             Ok(None) => {}
             Ok(Some(replacement)) => *expr = replacement,
@@ -139,6 +143,18 @@ impl VisitorMut for Adapted {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Gives a slice of an array the bounds that it leaves out.
+fn with_bounds(access: &mut AccessExpr) {
+    let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) = access
+    else {
+        return;
+    };
+    let number = |position: i32| Expr::Value(Value::Number(position.to_string(), false).into());
+    lower_bound.get_or_insert_with(|| number(1));
+    // No array is longer.
+    upper_bound.get_or_insert_with(|| number(i32::MAX));
 }
 
 /// Writes FETCH as LIMIT.
@@ -575,6 +591,11 @@ fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Exp
             let time = retyped(DataType::Time(None, *zone));
             let count = Expr::Value(Value::Number(digits.to_string(), false).into());
             Some(if *digits < 6 { call(ROUNDED_TIME, vec![time, count]) } else { time })
+        }
+        DataType::Interval { fields: None, precision: Some(digits) } => {
+            let interval = retyped(DataType::Interval { fields: None, precision: None });
+            let count = Expr::Value(Value::Number((*digits).min(6).to_string(), false).into());
+            Some(call(ROUNDED_INTERVAL, vec![interval, count]))
         }
         data_type => match length(data_type) {
             // VARCHAR(n) cuts and CHAR(n) pads its text.

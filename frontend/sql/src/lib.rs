@@ -85,6 +85,7 @@ mod shape;
 pub mod show;
 mod show_statement;
 pub mod shown_names;
+mod signs;
 mod sort_columns;
 mod sort_keys;
 mod sort_operators;

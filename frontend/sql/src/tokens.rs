@@ -17,6 +17,7 @@ use super::effort;
 use super::identifier::fold;
 use super::null_tests;
 use super::shape;
+use super::signs;
 use super::sort_operators;
 use super::statement::TableName;
 use super::table_query;
@@ -106,6 +107,7 @@ impl<'a> Tokens<'a> {
             }
         }
         sort_operators::named(&mut tokens);
+        let tokens = signs::apart(tokens);
         let tokens = table_query::written_out(null_tests::written_out(tokens));
         let tokens = aligned_grammar::written_out(tokens);
         let count = tokens.len();

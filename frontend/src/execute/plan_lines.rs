@@ -8,9 +8,14 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::logical_expr::{Explain, ExplainFormat, LogicalPlan};
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Explain, ExplainFormat, LogicalPlan, PlanType, ToStringifiedPlan};
+use datafusion::sql::parser::{ExplainStatement, Statement as PlannerStatement};
 use futures::StreamExt;
 use partita_sql::hidden::with_known_names;
+use partita_sql::parser;
+use partita_sql::statement::Statement;
 
 use crate::error::SqlError;
 use crate::output::RowStream;
@@ -21,6 +26,35 @@ const QUERY_PLAN: &str = "QUERY PLAN";
 /// Schema of EXPLAIN's result.
 pub(super) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new(QUERY_PLAN, DataType::Utf8, false)]))
+}
+
+/// EXPLAIN of a plan.
+///
+/// # Errors
+/// When the options contradict each other.
+pub(super) async fn explained(
+    state: &SessionState,
+    options: ExplainStatementOptions,
+    logical: LogicalPlan,
+) -> Result<LogicalPlan, SqlError> {
+    // DataFusion looks at the options while it plans a statement, which may be any.
+    let Some(Statement::Query(query)) = parser::parse("SELECT 1")?.pop() else {
+        return Err(SqlError::internal("a query that is explained is no query"));
+    };
+    let statement = ExplainStatement { options, statement: Box::new(query.statement) };
+    let logical = Arc::new(logical);
+    Ok(match state.statement_to_plan(PlannerStatement::Explain(statement)).await? {
+        LogicalPlan::Explain(mut explain) => {
+            explain.stringified_plans = vec![logical.to_stringified(PlanType::InitialLogicalPlan)];
+            explain.plan = logical;
+            LogicalPlan::Explain(explain)
+        }
+        LogicalPlan::Analyze(mut analyze) => {
+            analyze.input = logical;
+            LogicalPlan::Analyze(analyze)
+        }
+        plan => plan,
+    })
 }
 
 /// Returns true if a plan's rows are DataFusion's result of EXPLAIN or EXPLAIN ANALYZE.

@@ -533,6 +533,11 @@ pub(super) async fn plan(
     state: &SessionState,
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
+    // What is explained is planned as by itself.
+    if let PlannerStatement::Explain(explain) = statement {
+        let logical = boxed_plan(state, *explain.statement).await?;
+        return plan_lines::explained(state, explain.options, logical).await;
+    }
     let sources = aligned::sources(&statement);
     if !sources.is_empty() {
         let columns = Box::pin(times_and_keys(state, sources)).await?;
@@ -557,6 +562,14 @@ pub(super) async fn plan(
     };
     check(&logical)?;
     Ok(logical)
+}
+
+/// [`plan`], for its own use.
+fn boxed_plan(
+    state: &SessionState,
+    statement: PlannerStatement,
+) -> BoxFuture<'_, Result<LogicalPlan, SqlError>> {
+    Box::pin(plan(state, statement))
 }
 
 /// The columns of tables whose rows a statement aligns, by the numbers of their queries.

@@ -30,7 +30,7 @@ use super::delete::after;
 use super::executed::Executed;
 use super::query::{Source, Target};
 use super::returning::{Returned, ReturningOf};
-use super::round::{Action, CONTENDED_MAX, Pending, Round, contended, present, stored};
+use super::round::{Action, CONTENDED_MAX, Pending, Round, altered, contended, present, stored};
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::ingest::plan::Completed;
@@ -106,6 +106,7 @@ impl Session {
             (round.action, round.returned) = (action, returned.take());
             round.joined = joined.as_ref();
             let ran = Box::pin(self.run_round(&mut round, parameters)).await;
+            let ran = ran.map_err(|error| self.of_former_key(&table, error));
             updated += round.changed;
             returned = round.returned.take();
             let plan = ran.map_err(|error| after(error, updated, action.verb()))?;
@@ -133,6 +134,15 @@ impl Session {
             rows_max = (rows_max / 4).clamp(1, RETRIED_ROWS);
             pending = Some(round.into_pending());
         }
+    }
+
+    /// The error of a statement that began before its table got a key: there is no hidden key any more, by which it
+    /// finds its rows.
+    fn of_former_key(&self, table: &Table, error: SqlError) -> SqlError {
+        let catalog = self.frontend().catalog();
+        let newest = catalog.table_by_id(table.id);
+        let has_key = newest.is_some_and(|newest| !newest.schema.is_keyless());
+        if table.schema.is_keyless() && has_key { altered(table) } else { error }
     }
 
     /// The query that finds the rows to change, with their new values.

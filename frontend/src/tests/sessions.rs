@@ -422,6 +422,19 @@ async fn a_query_that_needs_too_much_memory_says_so() {
     assert_eq!(error.sqlstate, "53200", "{error:?}");
 }
 
+#[tokio::test]
+async fn arrays_that_a_join_repeats_count_as_memory() {
+    let pairs = "SELECT count(*) FROM (SELECT array_agg(x) AS l FROM generate_series(1, 50000) AS x(x)) AS a, \
+                 generate_series(1, 300) AS q(n) WHERE a.l[q.n % 7 + 1] > 0";
+    assert_eq!(Db::new().one(pairs).await, "300");
+    let db = Db::with(crate::FrontendOptions {
+        query_memory_bytes: 16 << 20,
+        ..crate::FrontendOptions::default()
+    });
+    assert_eq!(db.error(pairs).await.sqlstate, "53200");
+    assert_eq!(db.one("SELECT count(*) FROM generate_series(1, 9) AS a(n), generate_series(1, 9) AS b(n) WHERE a.n < b.n").await, "36");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_cancels_and_terminates_others_by_number() {
     let db = Db::new();

@@ -106,6 +106,21 @@ async fn a_request_that_does_not_fit_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_cell_beyond_the_calendar_is_refused_by_every_request() {
+    let db = wide().await;
+    let late = || set("f", "a", i64::MAX - i64::MAX % 1_000, "x");
+    let error = mutate(&db, "r", vec![late()]).await.unwrap_err();
+    assert_eq!(error.sqlstate, "22008");
+    let error = mutate(&db, "r", vec![CellMutation::DeleteFromRow, late()]).await.unwrap_err();
+    assert_eq!(error.sqlstate, "22008");
+    let has_cells = |cells: &Cells| Ok(!cells.is_empty());
+    let (permit, table, lists) = (db.permit(), table(&db), (Vec::new(), vec![late()]));
+    let held = db.frontend.check_and_mutate_row(&permit, &table, b"r", has_cells, lists).await;
+    assert_eq!(held.unwrap_err().sqlstate, "22008");
+    assert_eq!(db.one("SELECT count(*) FROM w").await, "0");
+}
+
+#[tokio::test]
 async fn a_check_decides_between_two_lists() {
     let db = wide().await;
     let has_cells = |cells: &Cells| Ok(!cells.is_empty());

@@ -30,8 +30,8 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Case, ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 
 use crate::bounded;
@@ -146,7 +146,11 @@ impl ExprPlanner for AdjustedCalls {
             GetFieldAccess::ListIndex { key }
                 if !is_aggregate && !matches!(expr.get_type(schema)?, DataType::Map(..)) =>
             {
-                ("array_element", vec![*key])
+                ("array_element", vec![at_least_one(*key, 0)])
+            }
+            GetFieldAccess::ListRange { start, stop, stride } if *stride == lit(1_i64) => {
+                let bounds = vec![at_least_one(*start, 1), at_least_one(*stop, 0), *stride];
+                ("array_slice", bounds)
             }
             GetFieldAccess::ListRange { start, stop, stride } => {
                 ("array_slice", vec![*start, *stop, *stride])
@@ -159,6 +163,20 @@ impl ExprPlanner for AdjustedCalls {
         match call_of(function, args) {
             PlannerResult::Planned(call) => Ok(PlannerResult::Planned(call)),
             PlannerResult::Original(_) => exec_err!("there is no function {function}()"),
+        }
+    }
+}
+
+/// A position in an array, or `before` if it lies before the array: DataFusion counts it from the end.
+fn at_least_one(position: Expr, before: i64) -> Expr {
+    match position {
+        Expr::Literal(ScalarValue::Int64(Some(1..)) | ScalarValue::Null, _) => position,
+        Expr::Literal(ScalarValue::Int64(Some(_)), _) => lit(before),
+        position => {
+            let is_before = Box::new(position.clone().lt(lit(1_i64)));
+            // A position that is NULL stays so.
+            let cases = vec![(is_before, Box::new(lit(before)))];
+            Expr::Case(Case::new(None, cases, Some(Box::new(position))))
         }
     }
 }

@@ -2,15 +2,16 @@
 //! (`whole.rs`), long decimals likewise (`decimals.rs`); in sliding windows `avg` and `sum` do not subtract, and
 //! `bool_and` and `bool_or` slide too (`sliding.rs`); `string_agg` and `array_agg` are bounded, and `string_agg` joins
 //! bytes too (`gathered.rs`); `max` and `min` use PostgreSQL's order (`extremes.rs`); the digests of approximate
-//! percentiles have a maximum size.
+//! percentiles have a maximum size; `avg` takes intervals (`interval_average.rs`).
 //!
-//! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
+//! Invariant: names, types and rules are DataFusion's except for bytes and intervals; only accumulators and partial
+//! states are replaced.
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use datafusion::common::ScalarValue;
+use datafusion::common::{ScalarValue, not_impl_err};
 use datafusion::error::Result;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::{
@@ -22,15 +23,17 @@ use datafusion::logical_expr::function::{
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, Expr,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, ColumnarValue, Documentation, Expr,
     GroupsAccumulator, Operator, ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
-    Volatility,
+    TypeSignature, TypeSignatureClass, Volatility,
 };
 
 use crate::decimals::{self, Long, LongDistinct, LongGroups};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 use crate::extremes::End;
 use crate::gathered::{self, Gathered};
+use crate::interval_average::IntervalAverage;
+use crate::intervals::INTERVAL;
 use crate::runs::{Runs, State};
 use crate::sliding::{Holds, SlidingDoubles, SlidingTruth};
 use crate::whole::{self, Whole, WholeGroups};
@@ -104,10 +107,18 @@ impl Replaced {
             // `AggregateUDF::with_aliases` of DataFusion would lose the sliding accumulator.
             aliases.push("every".to_owned());
         }
-        let signature = if inner.name() == STRING_AGG {
-            Signature::user_defined(Volatility::Immutable)
-        } else {
-            inner.signature().clone()
+        let signature = match kind {
+            _ if inner.name() == STRING_AGG => Signature::user_defined(Volatility::Immutable),
+            Kind::Adds(State::CountAndSum) => {
+                let interval = Coercion::new_exact(TypeSignatureClass::Interval);
+                let mut signatures = match inner.signature().type_signature.clone() {
+                    TypeSignature::OneOf(signatures) => signatures,
+                    signature => vec![signature],
+                };
+                signatures.push(TypeSignature::Coercible(vec![interval]));
+                Signature::one_of(signatures, Volatility::Immutable)
+            }
+            _ => inner.signature().clone(),
         };
         Self { inner, kind, aliases, signature }
     }
@@ -119,6 +130,22 @@ impl Replaced {
     /// Returns true if it joins values of a type, and they are bytes (`gathered.rs`).
     fn joins_bytes(&self, data_type: Option<&DataType>) -> bool {
         self.inner.name() == STRING_AGG && data_type.is_some_and(DataType::is_binary)
+    }
+
+    /// Returns true if it is the average of intervals.
+    fn averages_intervals(&self, data_type: Option<&DataType>) -> bool {
+        self.kind == Kind::Adds(State::CountAndSum) && data_type == Some(&INTERVAL)
+    }
+
+    /// The accumulator for an average of intervals, in windows too.
+    fn interval_average(&self, args: &AccumulatorArgs<'_>) -> Result<Option<Box<dyn Accumulator>>> {
+        if !self.averages_intervals(Some(args.return_field.data_type())) {
+            return Ok(None);
+        }
+        if args.is_distinct {
+            return not_impl_err!("avg(DISTINCT) of intervals is not supported");
+        }
+        Ok(Some(Box::new(IntervalAverage::default())))
     }
 
     /// Type of the sum if it is a sum of integers.
@@ -260,6 +287,9 @@ impl AggregateUDFImpl for Replaced {
         if self.joins_bytes(types.first()) {
             return Ok(DataType::BinaryView);
         }
+        if self.averages_intervals(types.first()) {
+            return Ok(INTERVAL);
+        }
         self.inner().return_type(types)
     }
 
@@ -269,6 +299,9 @@ impl AggregateUDFImpl for Replaced {
         if self.joins_bytes(fields.first().map(|field| field.data_type())) {
             let returned = returned.as_ref().clone();
             return Ok(Arc::new(returned.with_data_type(DataType::BinaryView)));
+        }
+        if self.averages_intervals(fields.first().map(|field| field.data_type())) {
+            return Ok(Arc::new(returned.as_ref().clone().with_data_type(INTERVAL)));
         }
         match (self.kind, fields.first()) {
             (Kind::Gathers, Some(values)) if !values.metadata().is_empty() => {
@@ -285,6 +318,9 @@ impl AggregateUDFImpl for Replaced {
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         self.check_centroids(&args)?;
+        if let Some(average) = self.interval_average(&args)? {
+            return Ok(average);
+        }
         if let Some(sum_type) = self.whole(&args.return_field) {
             let inner = self.inner().accumulator(widened(args))?;
             return Ok(Box::new(Whole { inner, sum_type }));
@@ -335,7 +371,8 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        if self.joins_bytes(Some(args.return_field.data_type())) {
+        let returned = Some(args.return_field.data_type());
+        if self.joins_bytes(returned) || self.averages_intervals(returned) {
             return false;
         }
         let supported =
@@ -348,6 +385,9 @@ impl AggregateUDFImpl for Replaced {
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
         self.check_centroids(&args)?;
+        if let Some(average) = self.interval_average(&args)? {
+            return Ok(average);
+        }
         // DataFusion's sliding accumulators of distinct values take integers only.
         if let Some(sum_type) = self.whole(&args.return_field).filter(|_| !args.is_distinct) {
             let inner = self.inner().create_sliding_accumulator(widened(args))?;

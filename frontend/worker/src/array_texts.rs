@@ -5,36 +5,41 @@
 //!   CAST(text AS INT[])           CAST(array_in(text) AS INT[])
 //! ```
 //!
-//! Arrow would make an array of one element, the whole text. Literals are read while a statement is planned, beside an
-//! array or below a cast; columns of texts are read by the function, which nodes know too.
+//! Arrow would make an array of one element, the whole text. Literals are read while a statement is planned, below a
+//! cast or where an array stands beside them: in operators, also `||`, in IN, BETWEEN, CASE, COALESCE and the like.
+//! Columns of texts are read by the function, which nodes know too.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, exec_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use partita_proto::schema::UUID;
 
 use crate::blanks::is_blank;
+use crate::casts;
 use crate::error::{INVALID_TEXT, SqlError};
 use crate::functions::REGISTRY;
 use crate::uuids::uuids_of;
 
 /// Name of the function.
 const NAME: &str = "array_in";
+/// Functions whose arguments are arrays of one type if one of them is an array.
+const OF_ONE_TYPE: [&str; 7] =
+    ["coalesce", "nullif", "greatest", "least", "array_concat", "array_has_all", "array_has_any"];
 /// A text that is no element is an error, not NULL.
 const STRICT: CastOptions<'static> =
     CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
@@ -133,6 +138,12 @@ pub fn lists_of(texts: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
     let elements: ArrayRef = Arc::new(elements.into_iter().collect::<StringViewArray>());
     let elements = match item.data_type() {
         &UUID => uuids_of(&elements)?,
+        // Arrow's cast would cut the digits.
+        data_type @ DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
+            let fine = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+            let fine = cast_with_options(&elements, &fine, &STRICT)?;
+            cast(&casts::rounded(&fine, data_type)?, data_type)?
+        }
         data_type => cast_with_options(&elements, data_type, &STRICT)?,
     };
     let nulls: NullBuffer = texts.iter().map(|text| text.is_some()).collect();
@@ -207,6 +218,60 @@ fn read(expr: &Expr, item: &FieldRef) -> Result<Option<Expr>> {
     Ok(Some(Expr::Literal(list, None)))
 }
 
+/// Reads the literals among expressions of which one is an array; true if there are some.
+fn read_all(expressions: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
+    let item = expressions.iter().find_map(|expr| item_of(expr, schema));
+    let Some(item) = item else { return Ok(false) };
+    let mut is_read = false;
+    for expr in expressions {
+        if let Some(list) = read(expr, &item)? {
+            **expr = list;
+            is_read = true;
+        }
+    }
+    Ok(is_read)
+}
+
+/// Reads a literal beside an array that is concatenated with it. NULL is an array too, not an element.
+fn read_concatenated(raw: &mut RawBinaryExpr, schema: &DFSchema) -> Result<()> {
+    read_beside(&mut raw.left, &mut raw.right, schema)?;
+    null_beside(&raw.left, &mut raw.right, schema)?;
+    null_beside(&raw.right, &mut raw.left, schema)
+}
+
+/// Gives a NULL without a type the type of the array beside it.
+fn null_beside(array: &Expr, other: &mut Expr, schema: &DFSchema) -> Result<()> {
+    if matches!(other, Expr::Literal(ScalarValue::Null, _))
+        && let Some(item) = item_of(array, schema)
+    {
+        *other = Expr::Literal(ScalarValue::try_from(&DataType::List(item))?, None);
+    }
+    Ok(())
+}
+
+/// Reads literals among the arguments of a function that takes arrays of one type.
+fn read_arguments(call: &mut ScalarFunction, schema: &DFSchema) -> Result<bool> {
+    match (call.func.name(), call.args.as_mut_slice()) {
+        (name, arguments) if OF_ONE_TYPE.contains(&name) => {
+            read_all(&mut arguments.iter_mut().collect::<Vec<_>>(), schema)
+        }
+        // DataFusion casts no text to a UUID.
+        ("array_has", [array, element]) => {
+            let Some(item) = item_of(array, schema) else { return Ok(false) };
+            let Expr::Literal(value, _) = &*element else { return Ok(false) };
+            let Some(text) = value.try_as_str().flatten() else { return Ok(false) };
+            if *item.data_type() != UUID {
+                return Ok(false);
+            }
+            let text: ArrayRef = Arc::new(StringViewArray::from(vec![text]));
+            let value = ScalarValue::try_from_array(&uuids_of(&text)?, 0)?;
+            *element = Expr::Literal(value, None);
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
 /// Reads the literal on one side of an array; true if there is one.
 fn read_beside(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> Result<bool> {
     let (text, item) = match (item_of(left, schema), item_of(right, schema)) {
@@ -222,6 +287,43 @@ fn read_beside(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> Result<b
     Ok(is_read)
 }
 
+/// Makes a concatenation of `array || $1` where the parameter is an array: the planner took it for an element, whose
+/// type it did not know.
+fn concatenate(call: &mut ScalarFunction, schema: &DFSchema) -> Result<bool> {
+    let ("array_append" | "array_prepend", [left, right]) =
+        (call.func.name(), call.args.as_slice())
+    else {
+        return Ok(false);
+    };
+    let (Some(left), Some(right)) = (item_of(left, schema), item_of(right, schema)) else {
+        return Ok(false);
+    };
+    if left.data_type().is_nested() || right.data_type().is_nested() {
+        return Ok(false);
+    }
+    let Some(function) = REGISTRY.scalar.get("array_concat") else {
+        return exec_err!("array_concat is not registered");
+    };
+    call.func = Arc::clone(function);
+    Ok(true)
+}
+
+/// Reads literals among the results of a CASE, and among the values that its operand is compared with.
+fn read_case(case: &mut Case, schema: &DFSchema) -> Result<bool> {
+    let mut results = Vec::with_capacity(case.when_then_expr.len() + 1);
+    let mut compared: Vec<&mut Expr> = case.expr.as_deref_mut().into_iter().collect();
+    for (when, then) in &mut case.when_then_expr {
+        results.push(then.as_mut());
+        // Without an operand it is a condition.
+        if !compared.is_empty() {
+            compared.push(when.as_mut());
+        }
+    }
+    results.extend(case.else_expr.as_deref_mut());
+    let is_read = read_all(&mut results, schema)?;
+    Ok(read_all(&mut compared, schema)? || is_read)
+}
+
 fn compares(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
@@ -233,8 +335,10 @@ impl ExprPlanner for ArrayTexts {
         mut raw: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        use BinaryOperator::{ArrowAt, AtArrow, Eq, Gt, GtEq, Lt, LtEq, NotEq};
-        if matches!(raw.op, Eq | NotEq | Lt | LtEq | Gt | GtEq | AtArrow | ArrowAt) {
+        use BinaryOperator::{ArrowAt, AtArrow, Eq, Gt, GtEq, Lt, LtEq, NotEq, StringConcat};
+        if raw.op == StringConcat {
+            read_concatenated(&mut raw, schema)?;
+        } else if matches!(raw.op, Eq | NotEq | Lt | LtEq | Gt | GtEq | AtArrow | ArrowAt) {
             read_beside(&mut raw.left, &mut raw.right, schema)?;
         }
         Ok(PlannerResult::Original(raw))
@@ -257,6 +361,26 @@ impl FunctionRewrite for ArrayTexts {
                 let is_read = read_beside(&mut left, &mut right, schema)?;
                 let binary = Expr::BinaryExpr(BinaryExpr { left, op, right });
                 Transformed::new_transformed(binary, is_read)
+            }
+            Expr::ScalarFunction(mut call) => {
+                let is_read = read_arguments(&mut call, schema)? || concatenate(&mut call, schema)?;
+                Transformed::new_transformed(Expr::ScalarFunction(call), is_read)
+            }
+            Expr::Case(mut case) => {
+                let is_read = read_case(&mut case, schema)?;
+                Transformed::new_transformed(Expr::Case(case), is_read)
+            }
+            Expr::InList(InList { mut expr, mut list, negated }) => {
+                let mut all = vec![expr.as_mut()];
+                all.extend(&mut list);
+                let is_read = read_all(&mut all, schema)?;
+                let list = Expr::InList(InList { expr, list, negated });
+                Transformed::new_transformed(list, is_read)
+            }
+            Expr::Between(Between { mut expr, negated, mut low, mut high }) => {
+                let is_read = read_all(&mut [expr.as_mut(), low.as_mut(), high.as_mut()], schema)?;
+                let between = Expr::Between(Between { expr, negated, low, high });
+                Transformed::new_transformed(between, is_read)
             }
             Expr::Cast(Cast { expr, field })
                 if field.data_type().is_list() && is_text(&expr, schema) =>

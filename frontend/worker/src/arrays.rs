@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, UInt64Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{partition, take};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
@@ -12,13 +12,15 @@ use partita_proto::size::array_bytes;
 
 use crate::bounded::{check_size, check_total};
 use crate::error::{NULL_NOT_ALLOWED, NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::interval_order::totals;
 use crate::plain::{Plain, Texts, is_number, is_whole, wholes};
 
 /// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     // All names of DataFusion's function, or it would take the first one back (`renamed.rs`).
     let dimensions = DIMS.function().with_aliases(["list_dims"]);
-    [&FILL, &TRIM, &AT, &MOST].into_iter().map(Plain::function).chain([dimensions])
+    let count = NDIMS.function().with_aliases(["list_ndims"]);
+    [&FILL, &TRIM, &AT, &MOST].into_iter().map(Plain::function).chain([dimensions, count])
 }
 
 fn is_array(data_type: &DataType) -> bool {
@@ -125,36 +127,62 @@ static TRIM: Plain = Plain {
     },
 };
 
-/// `array_dims(array)`: the bounds of the dimensions as a text, `[1:2][1:3]`.
-static DIMS: Plain = Plain {
-    name: "array_dims",
-    takes: |types| match types {
+/// Types of a function that measures an array.
+fn measured(types: &[DataType]) -> Option<Vec<DataType>> {
+    match types {
         [array] if is_array(array) => Some(vec![array.clone()]),
         [DataType::LargeList(item) | DataType::FixedSizeList(item, _)] => {
             Some(vec![DataType::List(Arc::clone(item))])
         }
         _ => None,
-    },
+    }
+}
+
+/// Lengths of an array in a row and of its first elements; none of an empty array, which has no dimensions.
+fn lengths(arrays: &ArrayRef, row: usize) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let mut array: ArrayRef = arrays.slice(row, 1);
+    while let Some(lists) = array.as_list_opt::<i32>() {
+        if lists.is_empty() || lists.is_null(0) {
+            break;
+        }
+        let inner = lists.value(0);
+        if inner.is_empty() {
+            break;
+        }
+        lengths.push(inner.len());
+        array = inner;
+    }
+    lengths
+}
+
+/// `array_dims(array)`: the bounds of the dimensions as a text, `[1:2][1:3]`.
+static DIMS: Plain = Plain {
+    name: "array_dims",
+    takes: measured,
     gives: |_| DataType::Utf8,
     run: |arguments| {
         let mut dimensions = Texts::new("array_dims", arguments[0].len());
         for row in 0..arguments[0].len() {
-            let mut text = String::new();
-            let mut array: ArrayRef = arguments[0].slice(row, 1);
-            while let Some(lists) = array.as_list_opt::<i32>() {
-                if lists.is_empty() || lists.is_null(0) {
-                    break;
-                }
-                let inner = lists.value(0);
-                if inner.is_empty() {
-                    break;
-                }
-                text.push_str(&format!("[1:{}]", inner.len()));
-                array = inner;
-            }
+            let lengths = lengths(&arguments[0], row);
+            let text: String = lengths.iter().map(|length| format!("[1:{length}]")).collect();
             dimensions.push((!text.is_empty()).then_some(text))?;
         }
         Ok(dimensions.finish())
+    },
+};
+
+/// `array_ndims(array)`: the number of dimensions.
+static NDIMS: Plain = Plain {
+    name: "array_ndims",
+    takes: measured,
+    gives: |_| DataType::Int32,
+    run: |arguments| {
+        let counts = (0..arguments[0].len()).map(|row| {
+            let count = i32::try_from(lengths(&arguments[0], row).len()).ok();
+            count.filter(|count| *count > 0)
+        });
+        Ok(Arc::new(counts.collect::<Int32Array>()))
     },
 };
 
@@ -217,8 +245,13 @@ static MOST: Plain = Plain {
     gives: element,
     run: |arguments| {
         chosen(&arguments[0], |_, values| {
+            // Intervals are equal by their lengths: a month is 30 days.
+            let keys = match values.data_type() {
+                DataType::Interval(_) => totals(values)?,
+                _ => Arc::clone(values),
+            };
             let mut longest: Range<usize> = 0..0;
-            for run in partition(&[Arc::clone(values)])?.ranges() {
+            for run in partition(&[keys])?.ranges() {
                 if run.len() > longest.len() {
                     longest = run;
                 }
@@ -304,6 +337,8 @@ mod tests {
         assert_eq!(shown(&trimmed), "[1, 2]");
         assert!((TRIM.run)(&[list(&[1]), whole(2)]).is_err());
         assert_eq!(shown(&(DIMS.run)(&[list(&[4, 5])]).unwrap()), "[1:2]");
+        assert_eq!(shown(&(NDIMS.run)(&[list(&[4, 5])]).unwrap()), "1");
+        assert!((NDIMS.run)(&[list(&[])]).unwrap().is_null(0));
         let counts: ArrayRef =
             Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(3)])]));
         assert_eq!(shown(&(FILL.run)(&[whole(7), Arc::clone(&counts)]).unwrap()), "[7, 7, 7]");

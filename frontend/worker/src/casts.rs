@@ -7,11 +7,12 @@
 //! Invariants, as in PostgreSQL:
 //! - a double halfway between two integers becomes the even one, a decimal the one that is farther from zero;
 //! - a timestamp halfway between two ticks becomes the one that is farther from 2000-01-01;
-//! - NaN, infinities and values out of range are left for the cast to refuse.
+//! - NaN, infinities and values out of range are left for the cast to refuse;
+//! - elements of arrays are rounded as other values.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, PrimitiveArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, Float32Type, Float64Type,
@@ -63,8 +64,9 @@ impl Nearest {
 
     /// Rounding that a cast needs before it; `None` where the cast loses no digits.
     fn between(source: &DataType, target: &DataType) -> Option<Self> {
-        use DataType::{Decimal128, Decimal256, Float32, Float64, Timestamp};
+        use DataType::{Decimal128, Decimal256, Float32, Float64, List, Timestamp};
         match (source, target) {
+            (List(source), List(target)) => Self::between(source.data_type(), target.data_type()),
             (Float32 | Float64, target) if target.is_integer() => Some(Self::Whole),
             (Decimal128(_, 1..) | Decimal256(_, 1..), target) if target.is_integer() => {
                 Some(Self::Whole)
@@ -148,6 +150,12 @@ impl Nearest {
                     i64::try_from(epoch + elapsed - rest + away).unwrap_or(tick)
                 });
                 cast(&ticks, values.data_type())?
+            }
+            (_, DataType::List(item)) => {
+                let lists = values.as_list::<i32>();
+                let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+                let elements = self.of(lists.values())?;
+                Arc::new(ListArray::try_new(Arc::clone(item), offsets, elements, nulls)?)
             }
             (_, data_type) => return exec_err!("{} does not take {data_type}", self.name()),
         })
@@ -325,6 +333,20 @@ mod tests {
         let expected =
             [Some(946_684_801_000), Some(946_684_800_000), Some(0), Some(1_000), Some(0), None];
         assert_eq!(rounded, expected);
+    }
+
+    #[test]
+    fn elements_of_arrays_are_rounded() {
+        let item = |data_type| DataType::new_list(data_type, true);
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>([
+            Some(vec![Some(1.7), None, Some(2.5)]),
+            None,
+        ]));
+        let rounded = rounded(&lists, &item(DataType::Int32)).unwrap();
+        let elements = rounded.as_list::<i32>().value(0);
+        let elements: Vec<_> = elements.as_primitive::<Float64Type>().iter().collect();
+        assert_eq!(elements, [Some(2.0), None, Some(2.0)]);
+        assert!(rounded.is_null(1));
     }
 
     #[test]

@@ -11,14 +11,23 @@
 //!   time of day - time of day                            an interval
 //! ```
 //!
+//! A text or a parameter without a type is an interval beside an interval, and where it is added to a time; subtracted
+//! from a time it is a time.
+//!
 //! A date in such a sum is cast to microseconds: their range holds every date, that of nanoseconds does not.
 
-use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use arrow::error::ArrowError;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use crate::interval_text;
 
 const TIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 /// A time of day.
@@ -40,6 +49,15 @@ impl ExprPlanner for DateArithmetic {
             BinaryOperator::Minus => true,
             _ => return Ok(PlannerResult::Original(raw)),
         };
+        if is_untyped(&raw.right) {
+            if let Some(data_type) = beside(raw.left.get_type(schema), minus) {
+                raw.right = typed(raw.right, data_type)?;
+            }
+        } else if is_untyped(&raw.left)
+            && let Some(data_type) = beside(raw.right.get_type(schema), minus)
+        {
+            raw.left = typed(raw.left, data_type)?;
+        }
         // A chain of operators nests on the left, so the type of the left operand is computed only where it matters.
         let right = raw.right.get_type(schema);
         let left = match right {
@@ -91,6 +109,44 @@ impl ExprPlanner for DateArithmetic {
     }
 }
 
+/// Returns true for a text and for a parameter whose type is not known.
+fn is_untyped(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.data_type().is_string(),
+        Expr::Placeholder(placeholder) => placeholder.field.is_none(),
+        _ => false,
+    }
+}
+
+/// Type of an operand without one, by the type of the other operand.
+fn beside(other: Result<DataType>, minus: bool) -> Option<DataType> {
+    match other {
+        Ok(DataType::Interval(_)) => Some(INTERVAL),
+        Ok(DataType::Timestamp(..)) if !minus => Some(INTERVAL),
+        Ok(time @ DataType::Timestamp(..)) => Some(time),
+        _ => None,
+    }
+}
+
+/// A text or a parameter with a type.
+fn typed(expr: Expr, data_type: DataType) -> Result<Expr> {
+    match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            let field = Arc::new(Field::new(&id, data_type, true));
+            Ok(Expr::Placeholder(Placeholder::new_with_field(id, Some(field))))
+        }
+        Expr::Literal(ref value, _) if data_type == INTERVAL => {
+            let Some(Some(text)) = value.try_as_str() else { return Ok(cast(expr, data_type)) };
+            let Some(interval) = interval_text::parse(text) else {
+                let message = format!("invalid input syntax for type interval: \"{text}\"");
+                return Err(ArrowError::ParseError(message).into());
+            };
+            Ok(Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), None))
+        }
+        expr => Ok(cast(expr, data_type)),
+    }
+}
+
 /// The span from midnight to a time of day.
 fn since_midnight(time: Expr) -> Expr {
     cast(cast(time, DataType::Int64), DataType::Duration(TimeUnit::Microsecond))
@@ -117,8 +173,6 @@ fn cast(expr: Expr, data_type: DataType) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::util::display::array_value_to_string;
     use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::SessionContext;

@@ -35,7 +35,7 @@
 //! - `bucket_key`, `bucket_start` and `bucket_end`, for row keys of time buckets (`buckets.rs`);
 //! - `gen_random_uuid`, `uuidv7`, and a replacement for casts of texts to UUIDs (`uuids.rs`);
 //! - bounds on positions within arrays (`positions.rs`), and a replacement for casts of texts to arrays
-//!   (`array_texts.rs`);
+//!   (`array_texts.rs`) and for functions and comparisons that find NULL elements (`array_nulls.rs`);
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
 //! - the value of a subquery that became a join (`only_row.rs`);
 //! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
@@ -62,12 +62,12 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    adjusted, aggregates, apart, array_texts, arrays, bounded, buckets, bytea, casts, checked,
-    clock, concatenation, division, doubles, encodings, extremes, float_arithmetic, float_division,
-    interval_order, interval_text, intervals, json, listed, made_times, named_types,
-    number_division, numbers, only_row, overlaps, padded, parts, positions, quoting, regular,
-    renamed, similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts, wide,
-    words, zoned,
+    adjusted, aggregates, apart, array_nulls, array_texts, arrays, bounded, buckets, bytea, casts,
+    checked, clock, concatenation, division, doubles, encodings, extremes, float_arithmetic,
+    float_division, interval_order, interval_text, intervals, json, listed, made_times,
+    named_types, number_division, numbers, only_row, overlaps, padded, parts, positions, quoting,
+    regular, renamed, similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts,
+    wide, words, zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -85,6 +85,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
         apart::function(),
+        array_nulls::function(),
         array_texts::function(),
         concatenation::function(),
         interval_order::function(),

@@ -104,7 +104,8 @@ pub fn total(interval: IntervalMonthDayNano) -> i128 {
     days * NANOS_OF_DAY + i128::from(interval.nanoseconds)
 }
 
-fn totals(spans: &ArrayRef) -> Result<ArrayRef> {
+/// The lengths of intervals or differences of times in nanoseconds.
+pub(crate) fn totals(spans: &ArrayRef) -> Result<ArrayRef> {
     // Differences of times have a unit of their own.
     let times = |factor: i128| move |count: i64| i128::from(count) * factor;
     let nanos: Decimal128Array = match spans.data_type() {

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - a fraction of a unit goes to the smaller units: a year has 12 months, a month 30 days, a day 24 hours;
-//! - fractions of nanoseconds are rounded, and an interval that does not fit is not parsed.
+//! - fractions of microseconds are rounded, except in nanoseconds, which PostgreSQL does not have;
+//! - an interval that does not fit is not parsed.
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const NAME: &str = "interval_from_text";
 
 const NANOS_OF_SECOND: f64 = 1e9;
+const NANOS_OF_MICRO: f64 = 1e3;
 const SECONDS_OF_DAY: f64 = 86_400.0;
 const DAYS_OF_MONTH: f64 = 30.0;
 const MONTHS_OF_YEAR: f64 = 12.0;
@@ -201,7 +203,9 @@ impl Sum {
             }
             Unit::Nanos(factor) => {
                 let whole = i128::from(number.whole) * (factor as i128);
-                let part = (number.fraction * factor).round() as i128;
+                let tick = if factor < NANOS_OF_MICRO { 1.0 } else { NANOS_OF_MICRO };
+                let ticks = (number.fraction * factor / tick).round_ties_even();
+                let part = (ticks * tick) as i128;
                 self.nanos = self.nanos.checked_add((whole + part) * i128::from(sign))?;
                 Some(())
             }
@@ -527,6 +531,9 @@ mod tests {
             ("P-1Y", -12, 0, 0),
             ("300 us", 0, 0, 300_000),
             ("7 nanoseconds", 0, 0, 7),
+            ("1.2345678 s", 0, 0, 1_234_568_000),
+            ("00:00:01.2345674", 0, 0, 1_234_567_000),
+            ("-0.0000007 s", 0, 0, -1_000),
         ] {
             let expected = IntervalMonthDayNano::new(months, days, nanos);
             assert_eq!(parse(text), Some(expected), "{text}");

@@ -33,20 +33,66 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::error::datetime_overflow;
 use crate::functions::REGISTRY;
+use crate::plain::{Plain, is_whole};
 
-const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+/// Type of intervals.
+pub(crate) const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const DAYS_OF_MONTH: f64 = 30.0;
 const SECONDS_OF_DAY: f64 = 86_400.0;
 const NANOS_OF_SECOND: f64 = 1e9;
+const NANOS_OF_TICK: f64 = 1e3;
 /// Days and seconds are rounded to this fraction, so that the binary 0.1 month is exactly three days.
 const PART: f64 = 1e6;
 
-/// Functions that replace operators.
+/// Name of the cast to `INTERVAL(digits)`; nodes know it too.
+pub const ROUNDED_INTERVAL: &str = "interval_rounded";
+/// Digits of a second that nanoseconds are.
+const NANO_DIGITS: i64 = 9;
+/// Nanoseconds of PostgreSQL's smallest interval.
+const NANOS_OF_MICRO: i64 = 1_000;
+
+/// Functions that replace operators and casts.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [Scale::Multiply, Scale::Divide].into_iter().map(|scale| {
+    let scaled = [Scale::Multiply, Scale::Divide].into_iter().map(|scale| {
         let signature = Signature::any(2, Volatility::Immutable);
         ScalarUDF::from(Scaled { scale, signature })
-    })
+    });
+    scaled.chain([ROUNDED.function()])
+}
+
+/// `interval_rounded(interval, digits)`: as a cast to `INTERVAL(digits)`.
+static ROUNDED: Plain = Plain {
+    name: ROUNDED_INTERVAL,
+    takes: |types| match types {
+        [DataType::Interval(_) | DataType::Null, digits] if is_whole(digits) => {
+            Some(vec![INTERVAL, DataType::Int64])
+        }
+        _ => None,
+    },
+    gives: |_| INTERVAL,
+    run: |arguments| {
+        let intervals = arguments[0].as_primitive::<IntervalMonthDayNanoType>();
+        let digits = arguments[1].as_primitive::<Int64Type>();
+        let rows = intervals.iter().zip(digits.iter()).map(|(interval, digits)| {
+            let row = interval.zip(digits);
+            row.map(|(interval, digits)| with_digits(interval, digits)).transpose()
+        });
+        let rounded: PrimitiveArray<IntervalMonthDayNanoType> =
+            rows.collect::<Result<_, ArrowError>>()?;
+        Ok(Arc::new(rounded))
+    },
+};
+
+/// Rounds the seconds of an interval; a half goes away from zero.
+fn with_digits(
+    interval: IntervalMonthDayNano,
+    digits: i64,
+) -> Result<IntervalMonthDayNano, ArrowError> {
+    let zeros = u32::try_from((NANO_DIGITS - digits).clamp(0, NANO_DIGITS)).unwrap_or(0);
+    let unit = 10_i64.pow(zeros);
+    let half = interval.nanoseconds.signum() * (unit / 2);
+    let nanoseconds = interval.nanoseconds.checked_add(half).ok_or_else(out_of_range)?;
+    Ok(IntervalMonthDayNano { nanoseconds: nanoseconds / unit * unit, ..interval })
 }
 
 /// Operation on an interval.
@@ -104,12 +150,15 @@ impl Scale {
         }
     }
 
-    /// Scales the ticks of a duration exactly.
+    /// Scales the ticks of a duration exactly, a quotient to the nearest tick.
     fn count_exactly(self, ticks: i64, factor: i64) -> Result<i64, ArrowError> {
         let scaled = match self {
             Self::Multiply => ticks.checked_mul(factor),
             Self::Divide if factor == 0 => return Err(ArrowError::DivideByZero),
-            Self::Divide => ticks.checked_div(factor),
+            Self::Divide => {
+                let (ticks, factor) = (i128::from(ticks), i128::from(factor));
+                i64::try_from((ticks + ticks.signum() * (factor.abs() / 2)) / factor).ok()
+            }
         };
         scaled.ok_or_else(out_of_range)
     }
@@ -156,12 +205,23 @@ impl Scale {
         let seconds = rounded((days.fract() + days_of_months.fract()) * SECONDS_OF_DAY);
         let carried = (seconds / SECONDS_OF_DAY).trunc();
         let nanoseconds = nanoseconds + (seconds - carried * SECONDS_OF_DAY) * NANOS_OF_SECOND;
+        // As in PostgreSQL the result has microseconds, unless the interval itself is finer.
+        let is_fine = interval.nanoseconds % NANOS_OF_MICRO != 0;
+        let tick = if is_fine { 1.0 } else { NANOS_OF_TICK };
         Ok(IntervalMonthDayNano {
             months: small(months.trunc())?,
             days: small(days.trunc() + days_of_months.trunc() + carried)?,
-            nanoseconds: large(nanoseconds.round())?,
+            nanoseconds: large((nanoseconds / tick).round() * tick)?,
         })
     }
+}
+
+/// An interval divided by a number of rows, as by `/`.
+pub(crate) fn divided(
+    interval: IntervalMonthDayNano,
+    rows: u64,
+) -> Result<IntervalMonthDayNano, ArrowError> {
+    Scale::Divide.exactly(interval, i64::try_from(rows).map_err(|_| out_of_range())?)
 }
 
 /// Returns true for types that the functions scale.
@@ -373,6 +433,10 @@ mod tests {
             ("INTERVAL '1 hour' / 2", "30 minutes"),
             ("INTERVAL '1 year' / 5", "2 months 12 days"),
             ("INTERVAL '7 days' / 2", "3 days 12 hours"),
+            ("INTERVAL '5 seconds' / 3", "1.666667 seconds"),
+            ("INTERVAL '5 nanoseconds' / 2", "3 nanoseconds"),
+            ("interval_rounded(INTERVAL '1.23456 seconds', 2)", "1.23 seconds"),
+            ("interval_rounded(INTERVAL '-1.5 seconds', 0)", "-2 seconds"),
             ("CAST(1700000000123 AS BIGINT) * INTERVAL '1 millisecond'", "1700000000.123 seconds"),
             ("CAST(2.5 AS DECIMAL(5, 1)) * INTERVAL '2 minutes'", "5 minutes"),
             ("INTERVAL '1 second' * (1 + 1) * 2", "4 seconds"),
@@ -398,6 +462,9 @@ mod tests {
         same(&format!("3 * {day}"), "TIMESTAMP '2024-01-04' - TIMESTAMP '2024-01-01'").await;
         same(&format!("{day} * 1.5"), "TIMESTAMP '2024-01-02 12:00:00' - TIMESTAMP '2024-01-01'")
             .await;
+        let seconds = "(TIMESTAMP '2024-01-01 00:00:05' - TIMESTAMP '2024-01-01')";
+        let rounded = "(TIMESTAMP '2024-01-01 00:00:01.666666667' - TIMESTAMP '2024-01-01')";
+        same(&format!("{seconds} / 3"), rounded).await;
         same("NULL * INTERVAL '1 day'", "CAST(NULL AS INTERVAL)").await;
     }
 

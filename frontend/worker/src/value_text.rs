@@ -422,6 +422,12 @@ pub fn bytes_of(array: &ArrayRef) -> Result<BytesReader, SqlError> {
     })
 }
 
+/// Nanoseconds of an interval to the nearest microsecond; half a one goes away from zero.
+#[must_use]
+pub fn nearest_micros(nanoseconds: i64) -> i64 {
+    nanoseconds / 1_000 + nanoseconds % 1_000 / 500
+}
+
 /// Makes a reader of months, days and microseconds of intervals and durations.
 ///
 /// # Errors
@@ -446,7 +452,7 @@ pub fn interval_parts(array: &ArrayRef) -> Result<IntervalReader, SqlError> {
             let array = array.as_primitive::<IntervalMonthDayNanoType>().clone();
             Box::new(move |row| {
                 let value = array.value(row);
-                (value.months, value.days, value.nanoseconds / 1_000)
+                (value.months, value.days, nearest_micros(value.nanoseconds))
             })
         }
         DataType::Duration(unit) => {

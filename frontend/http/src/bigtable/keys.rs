@@ -27,6 +27,23 @@ impl KeyRange {
         let end = span.end.as_ref().and_then(|end| bound(end, column_type));
         Some(Self { start, end })
     }
+
+    /// The only key of the range; `None` if it has room for several.
+    pub(super) fn key(&self) -> Option<&ScalarValue> {
+        let start = self.start.as_ref()?;
+        // Nothing lies between a key and the same key with a zero behind it.
+        let last = bytes_of(self.end.as_ref()?)?.strip_suffix(b"\0")?;
+        (bytes_of(start)? == last).then_some(start)
+    }
+}
+
+/// Bytes of a row key.
+fn bytes_of(key: &ScalarValue) -> Option<&[u8]> {
+    match key {
+        ScalarValue::BinaryView(Some(bytes)) => Some(bytes),
+        ScalarValue::Utf8View(Some(text)) => Some(text.as_bytes()),
+        _ => None,
+    }
 }
 
 /// The least value of the column that is not less than some bytes; `None` if there is none.
@@ -106,6 +123,22 @@ mod tests {
         let all = KeyRange { start: None, end: None };
         assert_eq!(KeyRange::of(&until, ColumnType::String), Some(all));
         assert!(KeyRange::of(&beyond, ColumnType::Binary).is_some());
+    }
+
+    #[test]
+    fn a_range_of_one_key_is_told_from_others() {
+        for column_type in [ColumnType::Binary, ColumnType::String] {
+            let range = |span| KeyRange::of(&span, column_type).unwrap();
+            let one = range(KeySpan::key(b"a"));
+            assert_eq!(one.key(), one.start.as_ref());
+            assert_eq!(range(KeySpan::key(b"a\0")).key().and_then(bytes_of), Some(&b"a\0"[..]));
+            let end = |end: &'static [u8]| Some(Bytes::from_static(end));
+            let start = || Bytes::from_static(b"a");
+            for end in [None, end(b"a\0\0"), end(b"b"), end(b"b\0")] {
+                assert_eq!(range(KeySpan { start: start(), end }).key(), None);
+            }
+            assert_eq!(range(KeySpan { start: Bytes::new(), end: end(b"\0") }).key(), None);
+        }
     }
 
     proptest! {

@@ -61,14 +61,27 @@ impl Query {
         self.value(value);
     }
 
-    /// Appends the condition that a key lies in one of some ranges.
+    /// Appends the condition that a key lies in one of some ranges. Those of one key are a list: it costs less than as
+    /// many ranges, and a table that is placed by hash reads the partitions of the keys only.
     fn ranges(&mut self, column: &str, ranges: &[KeyRange]) {
+        let mut separator = "";
         self.text.push('(');
-        for (index, range) in ranges.iter().enumerate() {
-            if index > 0 {
-                self.text.push_str(" OR ");
+        let keys: Vec<&ScalarValue> = ranges.iter().filter_map(KeyRange::key).collect();
+        if !keys.is_empty() {
+            let _ = write!(self.text, "{column} IN (");
+            for (index, key) in keys.into_iter().enumerate() {
+                if index > 0 {
+                    self.text.push_str(", ");
+                }
+                self.value(key.clone());
             }
+            self.text.push(')');
+            separator = " OR ";
+        }
+        for range in ranges.iter().filter(|range| range.key().is_none()) {
+            self.text.push_str(separator);
             self.range(column, range);
+            separator = " OR ";
         }
         self.text.push(')');
     }
@@ -351,6 +364,18 @@ mod tests {
         );
         assert_eq!(query.values[1], ScalarValue::BinaryView(Some(b"c".to_vec())));
         assert_eq!(query.values[8], ScalarValue::TimestampMicrosecond(Some(9), None));
+    }
+
+    #[test]
+    fn single_keys_are_a_list_beside_the_ranges() {
+        let spans = vec![KeySpan::key(b"a"), span("b", Some("c")), KeySpan::key(b"d")];
+        let queries = names().queries(&scan(spans));
+        let condition = "WHERE (\"k\" IN ($1, $2) OR \"k\" >= $3 AND \"k\" < $4) ORDER BY";
+        assert!(queries[0].text.contains(condition), "{}", queries[0].text);
+        let key = |text: &str| ScalarValue::BinaryView(Some(text.as_bytes().to_vec()));
+        assert_eq!(queries[0].values, [key("a"), key("d"), key("b"), key("c")]);
+        let queries = names().queries(&scan(vec![KeySpan::key(b"a")]));
+        assert!(queries[0].text.contains("WHERE (\"k\" IN ($1)) ORDER BY"), "{}", queries[0].text);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use arrow::datatypes::{
 };
 use arrow::record_batch::RecordBatch;
 use partita_proto::schema::{JsonType, UUID, Unit};
+use partita_worker::value_text::nearest_micros;
 
 use super::WriteRow;
 use super::binary::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
@@ -182,7 +183,7 @@ fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(
         DataType::Timestamp(unit, _) => write_timestamp(ticks(array, *unit, row), *unit, message)?,
         DataType::Interval(IntervalUnit::MonthDayNano) => {
             let interval = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
-            message.extend_from_slice(&(interval.nanoseconds / 1_000).to_be_bytes());
+            message.extend_from_slice(&nearest_micros(interval.nanoseconds).to_be_bytes());
             message.extend_from_slice(&interval.days.to_be_bytes());
             message.extend_from_slice(&interval.months.to_be_bytes());
         }

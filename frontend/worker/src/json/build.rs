@@ -270,14 +270,18 @@ fn item_field(list: &Field, data_type: &DataType) -> Field {
     }
 }
 
-/// Formats the value as SQL text; empty for NULL.
+/// Formats the value as SQL text, a timestamp in the form of ISO 8601; empty for NULL.
 fn text(value: &ScalarValue) -> Result<String> {
+    if value.is_null() {
+        return Ok(String::new());
+    }
+    let data_type = value.data_type();
+    if matches!(data_type, DataType::Timestamp(..)) {
+        // Only instants have an offset, that of UTC.
+        return Ok(written(value)?.replacen(' ', "T", 1).replacen("+00", "+00:00", 1));
+    }
     // Arrow has other texts of these, or none.
-    let is_own = matches!(
-        value,
-        ScalarValue::FixedSizeBinary(_, Some(_)) | ScalarValue::Time64Microsecond(Some(_))
-    );
-    if is_own {
+    if data_type.is_temporal() || matches!(data_type, DataType::FixedSizeBinary(_)) {
         return written(value);
     }
     match value.cast_to(&DataType::Utf8)? {
@@ -381,6 +385,11 @@ mod tests {
             (
                 "json_build_object('t', TIMESTAMP '2024-01-02 03:04:05', 'l', [1, NULL, 3])",
                 r#"{"t" : "2024-01-02T03:04:05", "l" : [1,null,3]}"#,
+            ),
+            (
+                "json_build_object('i', INTERVAL '1 month 1 day', 'z', \
+                 arrow_cast('2024-01-02T03:04:05.250Z', 'Timestamp(Microsecond, Some(\"UTC\"))'))",
+                r#"{"i" : "1 mon 1 day", "z" : "2024-01-02T03:04:05.25+00:00"}"#,
             ),
             (
                 "json_build_object('o', json_build_object('k', 'v'), 's', '{}')",

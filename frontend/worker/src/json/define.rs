@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 use partita_proto::json::JsonType;
 
+use super::normal::normalised;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_FUNCTION};
 
 /// Definition of a function.
@@ -73,6 +74,20 @@ impl Call<'_> {
     /// An argument as texts.
     pub(super) fn texts(&self, position: usize) -> Result<StringViewArray> {
         Ok(cast(&self.arguments[position], &DataType::Utf8View)?.as_string_view().clone())
+    }
+
+    /// The first argument as texts; those of a function of JSONB have the normal form, whatever text it was.
+    ///
+    /// # Errors
+    /// 22P02 for a text that is no JSON and has no normal form.
+    pub(super) fn values(&self) -> Result<StringViewArray> {
+        let texts = self.texts(0)?;
+        let is_normal = JsonType::of_field(&self.fields[0]) == Some(JsonType::Jsonb);
+        if is_normal || !self.name.starts_with("jsonb_") {
+            return Ok(texts);
+        }
+        let texts = texts.iter().map(|text| text.map(normalised).transpose());
+        Ok(texts.collect::<std::result::Result<_, SqlError>>()?)
     }
 }
 

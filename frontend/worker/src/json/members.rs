@@ -203,7 +203,7 @@ fn at_dotted<'a>(steps: &Steps, text: &'a str, row: usize) -> Result<Option<&'a 
 
 /// The parts as JSON.
 fn parts(call: &Call<'_>, find: Find) -> Result<ArrayRef> {
-    let (texts, steps) = (call.texts(0)?, Steps::of(call)?);
+    let (texts, steps) = (call.values()?, Steps::of(call)?);
     let mut results = Texts::new(call.name, call.rows);
     for (row, text) in texts.iter().enumerate() {
         let part = text.map(|text| find(&steps, text, row)).transpose()?;
@@ -214,7 +214,7 @@ fn parts(call: &Call<'_>, find: Find) -> Result<ArrayRef> {
 
 /// The parts as texts: strings without quotes, NULL for null.
 fn part_texts(call: &Call<'_>, find: Find) -> Result<ArrayRef> {
-    let (texts, steps) = (call.texts(0)?, Steps::of(call)?);
+    let (texts, steps) = (call.values()?, Steps::of(call)?);
     let mut results = Texts::new(call.name, call.rows);
     for (row, text) in texts.iter().enumerate() {
         let part = text.map(|text| find(&steps, text, row)).transpose()?.flatten();
@@ -235,7 +235,7 @@ pub(super) fn plain(part: &str) -> Result<Option<Cow<'_, str>>, SqlError> {
 
 /// The parts at GreptimeDB's paths as values, NULL where they are of another kind.
 fn scalars<T>(call: &Call<'_>, read: fn(&str) -> Option<T>) -> Result<Vec<Option<T>>> {
-    let (texts, steps) = (call.texts(0)?, Steps::of(call)?);
+    let (texts, steps) = (call.values()?, Steps::of(call)?);
     let mut values = Vec::with_capacity(call.rows);
     for (row, text) in texts.iter().enumerate() {
         let part = text.map(|text| at_dotted(&steps, text, row)).transpose()?.flatten();
@@ -251,7 +251,7 @@ fn each(
     find: Find,
     property: fn(Option<&str>) -> Result<bool, SqlError>,
 ) -> Result<ArrayRef> {
-    let (texts, steps) = (call.texts(0)?, Steps::of(call)?);
+    let (texts, steps) = (call.values()?, Steps::of(call)?);
     let mut values = Vec::with_capacity(call.rows);
     for (row, text) in texts.iter().enumerate() {
         let value = text.map(|text| property(find(&steps, text, row)?)).transpose()?;
@@ -262,13 +262,13 @@ fn each(
 
 /// A property of the whole values.
 fn is(call: &Call<'_>, property: fn(&str) -> bool) -> Result<ArrayRef> {
-    let texts = call.texts(0)?;
+    let texts = call.values()?;
     let values = texts.iter().map(|text| text.map(|text| property(text.trim())));
     Ok(Arc::new(values.collect::<BooleanArray>()))
 }
 
 fn kinds(call: &Call<'_>) -> Result<ArrayRef> {
-    let texts = call.texts(0)?;
+    let texts = call.values()?;
     let mut results = Texts::new(call.name, call.rows);
     for text in &texts {
         results.push(text.map(|text| Kind::of(text).name()))?;
@@ -277,7 +277,7 @@ fn kinds(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn lengths(call: &Call<'_>) -> Result<ArrayRef> {
-    let texts = call.texts(0)?;
+    let texts = call.values()?;
     let mut lengths = Vec::with_capacity(call.rows);
     for text in &texts {
         let Some(text) = text else {
@@ -298,7 +298,7 @@ fn lengths(call: &Call<'_>) -> Result<ArrayRef> {
 type Spread = fn(&str, &str, &mut Vec<Option<String>>) -> Result<(), SqlError>;
 
 fn lists(call: &Call<'_>, spread: Spread) -> Result<ArrayRef> {
-    let (texts, name) = (call.texts(0)?, call.name.trim_end_matches("_list"));
+    let (texts, name) = (call.values()?, call.name.trim_end_matches("_list"));
     let mut builder = ListBuilder::new(StringBuilder::new());
     let (mut parts, mut total) = (Vec::new(), 0_u64);
     for text in &texts {
