@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   cells to set ───────────────────────────────────────────────▶ one write
-//!   deletes, checks, increments ── read all cells of the row ───▶ one write, if no cell of the row was written since
+//!   deletes, checks, increments ── read what they depend on ────▶ one write, if no cell of the row was written since
 //!                                       ▲                                       │
 //!                                       └──────────────── again ────────────────┘
 //! ```
@@ -11,30 +11,28 @@
 //! condition that the log decides (`Reads::of_row`), so requests take effect one after the other, each once however often
 //! it is sent.
 //!
-//! A request sees the cells that a query sees. What it deletes takes the garbage of the same columns along: no older version
-//! comes to light where a newer one is deleted.
+//! A request reads what it depends on (`wide/read.rs`), and sees the cells that a query sees. What it deletes takes the
+//! garbage of the same columns along: no older version comes to light where a newer one is deleted.
 //!
 //! A row may be large: its memory counts as that of queries does, and decisions on many cells run where queries do, in a
 //! lane.
 
 mod dropped;
+mod read;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, TimestampMicrosecondArray};
-use arrow::datatypes::{DataType, Field, Schema, TimestampMicrosecondType};
+use arrow::array::{ArrayRef, BooleanArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
-use datafusion::execution::memory_pool::MemoryReservation;
-use futures::StreamExt;
 use partita_proto::Error;
 use partita_proto::access::Permit;
 use partita_proto::array::array_of;
 use partita_proto::catalog::Table;
-use partita_proto::domain::{Domain, Domains};
-use partita_proto::schema::{Column, ColumnType};
-use partita_proto::service::{REMOVED_COLUMN, ReadFrom, ScanRequest, WriteKind};
+use partita_proto::schema::Column;
+use partita_proto::service::{REMOVED_COLUMN, WriteKind};
 use partita_proto::size::batch_bytes;
 use partita_proto::value::Value;
 use partita_proto::wide::{
@@ -43,10 +41,12 @@ use partita_proto::wide::{
 };
 use tokio::time::Instant;
 
+pub use self::read::Cells;
+use self::read::{Stored, Wanted, row_key_value};
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::frontend::Frontend;
 use crate::ingest::calendar;
-use crate::ingest::plan::{Completed, TablePlan};
+use crate::ingest::plan::Completed;
 use crate::reads::Reads;
 use crate::router::REQUEST_BYTES_MAX;
 
@@ -54,46 +54,26 @@ use crate::router::REQUEST_BYTES_MAX;
 const CONTENDED_MAX: Duration = Duration::from_mins(1);
 /// Cells of a row up to which a request is decided at once: the work of less than a millisecond.
 const LIGHT_CELLS: usize = 1_024;
-/// Forms in which a request has the cells of a row: those stored, those that queries return, and those of filters.
-const FORMS: usize = 3;
-/// Bytes of a cell in each form beside those of its parts, about.
-const CELL_BYTES: usize = 160;
 /// SQLSTATE of a row that others keep changing.
 const SERIALIZATION_FAILURE: &str = "40001";
 /// SQLSTATE of a table of another kind.
 const WRONG_OBJECT_TYPE: &str = "42809";
 
-/// Cells of a row, with their values.
-pub type Cells = BTreeMap<CellKey, Vec<u8>>;
-
-/// All cells of a row that are stored.
-struct Stored {
-    cells: Cells,
-    /// Memory of the cells.
-    memory: MemoryReservation,
-}
-
-impl Stored {
-    /// Adds cells of a batch with the columns of a wide table, by position, with values or without.
-    fn add(&mut self, batch: &RecordBatch) -> Result<(), SqlError> {
-        self.memory.try_grow(FORMS * (batch_bytes(batch) + batch.num_rows() * CELL_BYTES))?;
-        Ok(keep(&mut self.cells, batch)?)
-    }
-}
-
 /// Row of a wide table, as it was read.
-struct Row {
-    /// All cells that are stored.
+struct Row<'w> {
+    /// Families of the table.
+    wide: &'w Wide,
+    /// The cells that were read.
     cells: Cells,
     /// Those of them that no query returns.
     garbage: BTreeSet<CellKey>,
 }
 
-impl Row {
+impl<'w> Row<'w> {
     /// The row of a table with its families.
-    fn new(cells: Cells, wide: &Wide) -> Self {
+    fn new(cells: Cells, wide: &'w Wide) -> Self {
         let garbage = wide.garbage(cells.keys(), now_us()).into_iter().cloned().collect();
-        Self { cells, garbage }
+        Self { wide, cells, garbage }
     }
 
     /// The cells that queries return.
@@ -104,15 +84,15 @@ impl Row {
     }
 
     /// The effect of mutations, with the garbage of the columns from which they delete.
-    fn changed(&self, request: &RowMutation, now_us: i64) -> RowChange {
-        let mut change = request.change(self.cells.keys(), now_us);
+    fn changed(&self, request: &RowMutation, now_us: i64) -> Result<RowChange, Error> {
+        let mut change = request.change(self.wide, (&self.cells, &self.garbage), now_us)?;
         let column = |key: &CellKey| (key.family.clone(), key.qualifier.clone());
         let columns: BTreeSet<_> = change.removed.iter().map(column).collect();
         let garbage = self.garbage.iter().filter(|key| columns.contains(&column(key)));
         let garbage = garbage.filter(|key| !change.written.contains_key(*key)).cloned();
         let garbage: Vec<CellKey> = garbage.collect();
         change.removed.extend(garbage);
-        change
+        Ok(change)
     }
 }
 
@@ -128,15 +108,17 @@ impl Frontend {
         table: &Arc<Table>,
         request: RowMutation,
     ) -> Result<(), SqlError> {
-        request.check(wide_of(table)?)?;
+        let wide = wide_of(table)?;
+        request.check(wide)?;
         let request = request.stamped(now_us());
         if request.reads() {
-            let row_key = request.row_key.clone();
-            let decide = move |row: &Row| Ok::<_, SqlError>((row.changed(&request, now_us()), ()));
-            return self.change_row(permit, table, (&row_key, false), decide).await;
+            let (row_key, selection) = (request.row_key.clone(), Wanted::by_mutations(&request));
+            let decide =
+                move |row: &Row<'_>| Ok::<_, SqlError>((row.changed(&request, now_us())?, ()));
+            return self.change_row(permit, table, (&row_key, &selection), decide).await;
         }
         let (newest, _) = self.table_plan(table)?;
-        let change = request.change(std::iter::empty(), now_us());
+        let change = request.change(wide, (&Cells::new(), &BTreeSet::new()), now_us())?;
         let rows = rows_of(&newest, &request.row_key, &change, |column| column.name.clone())?;
         let cause = || self.cause_without_statement(permit);
         Box::pin(self.ingest_counted(permit, &newest, rows, cause)).await?;
@@ -167,12 +149,12 @@ impl Frontend {
             Ok::<_, SqlError>(request.stamped(now_us))
         };
         let (if_true, if_false) = (request(if_true)?, request(if_false)?);
-        let decide = move |row: &Row| {
+        let decide = move |row: &Row<'_>| {
             let holds = predicate(&row.visible())?;
             let request = if holds { &if_true } else { &if_false };
-            Ok::<_, SqlError>((row.changed(request, now_us), holds))
+            Ok::<_, SqlError>((row.changed(request, now_us)?, holds))
         };
-        self.change_row(permit, table, (row_key, true), decide).await
+        self.change_row(permit, table, (row_key, &Wanted::all()), decide).await
     }
 
     /// Makes new cells of the newest ones of a row; returns them. New ones have the time in whole milliseconds, as clients
@@ -188,24 +170,23 @@ impl Frontend {
     ) -> Result<Cells, SqlError> {
         request.check(wide_of(table)?)?;
         let request = request.clone();
-        let row_key = request.row_key.clone();
-        let decide = move |row: &Row| {
+        let (row_key, selection) = (request.row_key.clone(), Wanted::all());
+        let decide = move |row: &Row<'_>| {
             let now_us = now_us();
             let written = request.change(&row.visible(), now_us - now_us.rem_euclid(1_000))?;
             let change = RowChange { written: written.clone(), removed: BTreeSet::new() };
             Ok::<_, SqlError>((change, written))
         };
-        self.change_row(permit, table, (&row_key, true), decide).await
+        self.change_row(permit, table, (&row_key, &selection), decide).await
     }
 
-    /// Reads a row, with the values of its cells or without, and writes what `decide` makes of it; again as long as others
-    /// write the row meanwhile.
+    /// Reads a selection of a row, and writes what `decide` makes of it; again as long as others write the row meanwhile.
     async fn change_row<T>(
         &self,
         permit: &Permit,
         table: &Arc<Table>,
-        (row_key, with_values): (&[u8], bool),
-        decide: impl Fn(&Row) -> Result<(RowChange, T), SqlError> + Send + Sync + 'static,
+        (row_key, selection): (&[u8], &Wanted),
+        decide: impl Fn(&Row<'_>) -> Result<(RowChange, T), SqlError> + Send + Sync + 'static,
     ) -> Result<T, SqlError>
     where
         T: Send + 'static,
@@ -222,7 +203,7 @@ impl Frontend {
             let version = self.view().catalog().version;
             let (newest, plan) = self.table_plan(table)?;
             let reads = Arc::new(Reads::of_row(newest.schema.version));
-            let row = self.read_row((&newest, &plan), row_key, with_values, &reads);
+            let row = self.read_row((&newest, &plan), row_key, selection, &reads);
             let row = match Box::pin(row).await? {
                 Ok(row) => row,
                 Err(_) if Instant::now() < deadline => {
@@ -258,7 +239,7 @@ impl Frontend {
     ) -> Result<(RowChange, T), SqlError>
     where
         T: Send + 'static,
-        D: Fn(&Row) -> Result<(RowChange, T), SqlError> + Send + Sync + 'static,
+        D: Fn(&Row<'_>) -> Result<(RowChange, T), SqlError> + Send + Sync + 'static,
     {
         if cells.len() <= LIGHT_CELLS {
             return decide(&Row::new(cells, wide_of(table)?));
@@ -271,63 +252,6 @@ impl Frontend {
         };
         let lane = self.lanes().enter().await?;
         lane.run(work).await?
-    }
-
-    /// All cells of a row, garbage included, noted as read; without their values unless `with_values`. The inner error is
-    /// that of a catalog that is out of date.
-    async fn read_row(
-        &self,
-        (table, plan): (&Arc<Table>, &Arc<TablePlan>),
-        row_key: &[u8],
-        with_values: bool,
-        reads: &Reads,
-    ) -> Result<Result<Stored, Error>, SqlError> {
-        let schema = &table.schema;
-        let Some(key_column) = schema.key_columns().next() else {
-            return Ok(Err(Error::StaleSchema { table: table.id }));
-        };
-        let mut domains = Domains::default();
-        let point = Domain::point(row_key_value(key_column, row_key)?);
-        domains.restrict(&key_column.storage_name, point);
-        let ranges = plan.codec.key_ranges(schema, &table.placement, &domains);
-        let count = if with_values { schema.columns.len() } else { KEY_COLUMNS };
-        let fields = schema.columns.iter().take(count).map(Column::storage_field);
-        let columns = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let memory = self.claim_memory("wide row");
-        let mut row = Stored { cells: Cells::new(), memory };
-        // All cells of a row are in one partition.
-        let routes = table.partitions.routes().iter();
-        for route in routes.filter(|route| ranges.iter().any(|range| range.overlaps(&route.keys))) {
-            let request = ScanRequest {
-                partition: route.partition,
-                epoch: route.epoch,
-                columns: Arc::clone(&columns),
-                domains: domains.clone(),
-                limit: None,
-                parallelism: 1,
-                newest_only: false,
-                probes: Vec::new(),
-                read_from: ReadFrom::Leader,
-                first_by_time: None,
-                order: None,
-                for_update: true,
-                uncollected: true,
-            };
-            let reply = match self.scan_leader(route, &request).await {
-                Err(error) if is_stale(&error) => return Ok(Err(error)),
-                reply => reply?,
-            };
-            reads.note(route.partition, route.epoch, reply.index);
-            for mut stream in reply.streams {
-                while let Some(batch) = stream.next().await {
-                    match batch {
-                        Err(error) if is_stale(&error) => return Ok(Err(error)),
-                        batch => row.add(&batch?)?,
-                    }
-                }
-            }
-        }
-        Ok(Ok(row))
     }
 }
 
@@ -344,17 +268,6 @@ fn now_us() -> i64 {
 pub fn wide_of(table: &Table) -> Result<&Wide, SqlError> {
     table.schema.options.wide.as_ref().ok_or_else(|| {
         SqlError::new(WRONG_OBJECT_TYPE, format!("\"{}\" is not a wide table", table.name))
-    })
-}
-
-/// A row key as a value of its column.
-fn row_key_value(column: &Column, row_key: &[u8]) -> Result<Value, Error> {
-    if column.column_type != ColumnType::String {
-        return Ok(Value::Binary(row_key.to_vec()));
-    }
-    let text = String::from_utf8(row_key.to_vec());
-    text.map(Value::String).map_err(|_| {
-        Error::InvalidInput(format!("the row keys are strings, and {row_key:?} is not UTF-8"))
     })
 }
 
@@ -406,39 +319,6 @@ fn rows_of(
         return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
     }
     Ok(rows)
-}
-
-/// True for the refusal of a partition that the catalog describes otherwise by now.
-fn is_stale(error: &Error) -> bool {
-    matches!(error, Error::StaleRoute { .. } | Error::StaleSchema { .. })
-}
-
-/// Keeps cells of a batch, which may lack their values.
-fn keep(cells: &mut Cells, batch: &RecordBatch) -> Result<(), Error> {
-    let times = batch.columns().get(KEY_COLUMNS - 1);
-    let times = times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
-    let times = times.ok_or_else(|| Error::Internal("cells without timestamps".to_owned()))?;
-    for row in 0..batch.num_rows() {
-        let family = String::from_utf8(bytes(batch, 1, row).to_vec());
-        let family =
-            family.map_err(|_| Error::Corrupted("a column family is not UTF-8".to_owned()))?;
-        let qualifier = bytes(batch, 2, row).to_vec();
-        let key = CellKey { family, qualifier, timestamp: times.value(row) };
-        cells.insert(key, bytes(batch, KEY_COLUMNS, row).to_vec());
-    }
-    Ok(())
-}
-
-/// Bytes of a text or binary value; none of NULL, or of a column that the batch lacks.
-fn bytes(batch: &RecordBatch, column: usize, row: usize) -> &[u8] {
-    let Some(column) = batch.columns().get(column).filter(|column| column.is_valid(row)) else {
-        return &[];
-    };
-    match (column.as_string_view_opt(), column.as_binary_view_opt()) {
-        (Some(texts), _) => texts.value(row).as_bytes(),
-        (None, Some(bytes)) => bytes.value(row),
-        (None, None) => &[],
-    }
 }
 
 /// Refuses to change a row that others keep changing.

@@ -121,7 +121,7 @@ mod tests {
     fn wide(families: &[(&str, u32)]) -> TableOptions {
         let family = |(name, versions): &(&str, u32)| {
             let gc = Some(GcRule::MaxVersions(*versions));
-            Family { name: (*name).to_owned(), gc }
+            Family { name: (*name).to_owned(), gc, aggregate: None }
         };
         let families = families.iter().map(family).collect();
         TableOptions { wide: Some(Wide { families, ..Wide::default() }), ..TableOptions::default() }

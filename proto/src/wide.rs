@@ -10,6 +10,7 @@
 //!
 //! A wide table is a table of five columns. A qualifier is any bytes, so a row has as many columns as it has qualifiers, and a
 //! column as many versions as it has timestamps. Families are declared, each with a rule of garbage collection ([`GcRule`]).
+//! The cells of an aggregate family are numbers, to which requests add others ([`Aggregate`]).
 //!
 //! Invariants (checked by [`Wide::check`]):
 //! - columns and key are those of the picture, in this order, and none is NULL;
@@ -17,6 +18,7 @@
 //! - names of families are unique and valid, and none is that of a dropped family whose cells may still be there
 //!   ([`DroppedFamily`]); rules are not empty and not deeper than [`GC_DEPTH_MAX`].
 
+mod aggregate;
 mod family;
 mod gc;
 mod mutation;
@@ -26,6 +28,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::aggregate::Aggregate;
 pub use self::family::{DroppedFamily, FamilyChange};
 pub use self::gc::{GC_DEPTH_MAX, GcRule, Version};
 pub use self::mutation::{CellKey, CellMutation, RowChange, RowMutation};
@@ -73,6 +76,9 @@ pub struct Family {
     pub name: String,
     /// Rule by which its cells become garbage; `None`: all are kept.
     pub gc: Option<GcRule>,
+    /// How its cells combine numbers; `None`: cells are bytes, which are set. It never changes.
+    #[serde(default)]
+    pub aggregate: Option<Aggregate>,
 }
 
 /// The options that make a table a wide one.

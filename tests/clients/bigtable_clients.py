@@ -16,12 +16,13 @@ import warnings
 
 os.environ["BIGTABLE_EMULATOR_HOST"] = urllib.parse.urlparse(os.environ["PARTITA_HTTP"]).netloc
 
-from google.api_core.exceptions import AlreadyExists, InvalidArgument, NotFound
+from google.api_core.exceptions import AlreadyExists, InvalidArgument, MethodNotImplemented, NotFound
 from google.cloud import bigtable
 from google.cloud.bigtable import column_family, data, row_filters
 from google.cloud.bigtable.data import row_filters as data_filters
 from google.cloud.bigtable.data.read_modify_write_rules import AppendValueRule, IncrementRule
 from google.cloud.bigtable.row_set import RowSet
+from google.cloud.bigtable_admin_v2.types import ColumnFamily, ModifyColumnFamiliesRequest, Table, Type
 
 # The clients of data tell that they speak to an emulator.
 warnings.simplefilter("ignore", RuntimeWarning)
@@ -314,6 +315,101 @@ def the_asynchronous_client_counts_every_increment():
                 assert int.from_bytes(row.get_cells("stats", b"count")[0].value, "big") == 100
                 keys = [row.row_key async for row in await target.read_rows_stream(data.ReadRowsQuery())]
                 assert keys == [b"k"]
+
+    asyncio.run(run())
+
+
+def aggregate(aggregator):
+    """A family of numbers, as in Google's samples."""
+    number = Type(int64_type={"encoding": {"big_endian_bytes": {}}})
+    return ColumnFamily(value_type=Type(aggregate_type=Type.Aggregate(input_type=number, **{aggregator: {}})))
+
+
+def table_of_aggregates(families):
+    """A new table with families of aggregates, made by the messages of the API."""
+    instance = CLIENT.instance(INSTANCE)
+    new = instance.table(f"t_{uuid.uuid4().hex[:10]}")
+    request = {
+        "parent": instance.name,
+        "table_id": new.table_id,
+        "table": Table(column_families={name: aggregate(kind) for name, kind in families.items()}),
+    }
+    CLIENT.table_admin_client.create_table(request=request)
+    return new
+
+
+@test
+def numbers_are_added_to_cells_of_aggregate_families():
+    new = table_of_aggregates({"counters": "sum", "low": "min_", "high": "max_"})
+    new.column_family("stats").create()
+    admin = CLIENT.table_admin_client
+    families = admin.get_table(request={"name": new.name}).column_families
+    kind = families["counters"].value_type.aggregate_type
+    assert "sum" in kind and "big_endian_bytes" in kind.state_type.int64_type.encoding, kind
+    assert "min_" in families["low"].value_type.aggregate_type
+    assert not families["stats"].value_type
+    with data.BigtableDataClient(project=PROJECT) as client, client.get_table(INSTANCE, new.table_id) as target:
+        key = b"unique_device_ids_1"
+
+        def add(family, value, time=0):
+            return data.AddToCell(family, "odometer", value, timestamp_micros=time)
+
+        def number(family):
+            return [int.from_bytes(cell.value, "big", signed=True) for cell in target.read_row(key).get_cells(family)]
+
+        # As write_aggregate of the samples does.
+        with target.mutations_batcher() as batcher:
+            batcher.append(data.RowMutationEntry(key, [add("counters", 32304)]))
+        target.mutate_row(key, [add("counters", -4), add("low", 5), add("high", 5), data.SetCell("stats", b"q", b"v")])
+        target.mutate_row(key, [add("counters", 7, time=1_000), add("low", 9), add("high", 9)])
+        assert (number("counters"), number("low"), number("high")) == ([7, 32300], [5], [9])
+        assert target.check_and_mutate_row(
+            key, data_filters.PassAllFilter(True), true_case_mutations=[add("counters", 1)])
+        merge = {
+            "family_name": "counters",
+            "column_qualifier": {"raw_value": b"odometer"},
+            "timestamp": {"raw_timestamp_micros": 0},
+            "input": {"raw_value": (100).to_bytes(8, "big")},
+        }
+        request = {"table_name": new.name, "row_key": key, "mutations": [{"merge_to_cell": merge}]}
+        CLIENT.table_data_client.mutate_row(request=request)
+        assert number("counters") == [7, 32401]
+        target.mutate_row(key, [data.DeleteAllFromFamily("counters"), add("counters", 3)])
+        assert number("counters") == [3]
+        raises(InvalidArgument, lambda: target.mutate_row(key, [data.SetCell("counters", b"odometer", 1)]))
+        raises(InvalidArgument, lambda: target.mutate_row(key, [add("stats", 1)]))
+        raises(InvalidArgument, lambda: target.read_modify_write_row(key, [IncrementRule("counters", b"odometer", 1)]))
+
+
+@test
+def an_aggregate_stays_what_it_is():
+    new = table_of_aggregates({"counters": "sum"})
+    new.column_family("counters", gc_rule=column_family.MaxVersionsGCRule(3)).update()
+    admin = CLIENT.table_admin_client
+    family = admin.get_table(request={"name": new.name}).column_families["counters"]
+    assert family.gc_rule.max_num_versions == 3 and "sum" in family.value_type.aggregate_type
+
+    def modify(**modification):
+        change = ModifyColumnFamiliesRequest.Modification(id=modification.pop("id"), **modification)
+        return admin.modify_column_families(request={"name": new.name, "modifications": [change]})
+
+    assert "max_" in modify(id="high", create=aggregate("max_")).column_families["high"].value_type.aggregate_type
+    raises(InvalidArgument, lambda: modify(id="counters", update=aggregate("max_")))
+    refused = raises(MethodNotImplemented, lambda: modify(id="many", create=aggregate("hllpp_unique_count")))
+    assert "hllpp_unique_count" in str(refused)
+
+
+@test
+def additions_of_many_clients_are_all_counted():
+    new = table_of_aggregates({"counters": "sum"})
+
+    async def run():
+        async with data.BigtableDataClientAsync(project=PROJECT) as client:
+            async with client.get_table(INSTANCE, new.table_id) as target:
+                one = data.AddToCell("counters", b"count", 1, timestamp_micros=0)
+                await asyncio.gather(*(target.mutate_row(b"k", [one]) for _ in range(100)))
+                cells = (await target.read_row(b"k")).get_cells("counters", b"count")
+                assert [int.from_bytes(cell.value, "big") for cell in cells] == [100]
 
     asyncio.run(run())
 

@@ -247,7 +247,7 @@ async fn a_replica_joins_that_knows_of_a_schema_before_its_leader_does() {
 
 /// A wide table with one family, `f`.
 fn wide_schema() -> TableSchema {
-    let families = vec![Family { name: "f".to_owned(), gc: None }];
+    let families = vec![Family { name: "f".to_owned(), gc: None, aggregate: None }];
     TableSchema {
         columns: wide::columns(ColumnType::String),
         key: (0..4).map(ColumnId).collect(),

@@ -25,6 +25,7 @@ use crate::names::{InstanceName, TableName, check_table};
 use crate::rows::KeySpan;
 use crate::status::{refused, unsupported};
 use crate::store::{WideStore, WideTable, caller_of};
+use crate::types::{self, aggregate_of};
 
 /// Name of the only cluster of an instance.
 const CLUSTER: &str = "partita";
@@ -208,11 +209,9 @@ fn check_supported(table: &tables::Table) -> Result<(), Status> {
 
 /// A family of a message.
 fn family_of(name: &str, message: &ColumnFamily) -> Result<Family, Status> {
-    if message.value_type.as_ref().is_some_and(|value_type| value_type.bytes_type.is_none()) {
-        return Err(unsupported("aggregate families"));
-    }
+    let aggregate = aggregate_of(message.value_type.as_ref())?;
     check_family_name(name).map_err(|error| refused(&error))?;
-    Ok(Family { name: name.to_owned(), gc: rule_of(message.gc_rule.as_ref())? })
+    Ok(Family { name: name.to_owned(), gc: rule_of(message.gc_rule.as_ref())?, aggregate })
 }
 
 fn change_of(modification: &Modification) -> Result<FamilyChange, Status> {
@@ -226,7 +225,12 @@ fn change_of(modification: &Modification) -> Result<FamilyChange, Status> {
                     "field \"{path}\" of a family cannot be updated"
                 )));
             }
-            Ok(FamilyChange::Update(family_of(name, message)?))
+            let mut family = family_of(name, message)?;
+            // Fields beside those of a mask do not count.
+            if modification.update_mask.is_some() {
+                family.aggregate = None;
+            }
+            Ok(FamilyChange::Update(family))
         }
         Some(Mod::Drop(true)) => Ok(FamilyChange::Drop(name.clone())),
         Some(Mod::Drop(false)) | None => Err(Status::invalid_argument(format!(
@@ -241,7 +245,8 @@ fn message(name: &TableName, wide: &Wide, view: View) -> tables::Table {
     let has_clusters = matches!(view, View::ReplicationView | View::EncryptionView | View::Full);
     let families = wide.families.iter().filter(|_| has_families).map(|family| {
         let gc_rule = family.gc.as_ref().map(message_of);
-        (family.name.clone(), ColumnFamily { gc_rule, ..ColumnFamily::default() })
+        let value_type = family.aggregate.map(types::message_of);
+        (family.name.clone(), ColumnFamily { gc_rule, value_type })
     });
     let state = ClusterState { replication_state: ReplicationState::Ready.into() };
     let cluster_states = match has_clusters {

@@ -26,7 +26,7 @@ use crate::api::google::rpc;
 use crate::cell::Row;
 use crate::chunks::Chunker;
 use crate::filter::{Filter, Narrowing, TooManyCopies};
-use crate::mutations::{check_count, read_modify, row_mutation};
+use crate::mutations::{check_count, check_token, read_modify, row_mutation};
 use crate::names::{InstanceName, TableName};
 use crate::rows::{KeySpan, span, spans, with_prefix};
 use crate::store::{Check, KeySample, RowStream, Scan, WideStore, caller_of};
@@ -128,6 +128,7 @@ impl Bigtable for Data {
         let caller = caller_of(&request)?;
         let request = request.into_inner();
         let name = TableName::parse(&request.table_name)?;
+        check_token(request.idempotency.as_ref(), &request.mutations)?;
         let table = self.store.table(caller, &name).await?;
         let row = row_mutation(&request.row_key, request.mutations, &table.wide, self.now_us())?;
         let results = self.store.mutate(caller, &name, vec![row]).await?;
@@ -149,7 +150,8 @@ impl Bigtable for Data {
         let mut outcomes = Vec::with_capacity(request.entries.len());
         let mut rows: Vec<RowMutation> = Vec::with_capacity(request.entries.len());
         for entry in request.entries {
-            let row = row_mutation(&entry.row_key, entry.mutations, &table.wide, now_us);
+            let row = check_token(entry.idempotency.as_ref(), &entry.mutations)
+                .and_then(|()| row_mutation(&entry.row_key, entry.mutations, &table.wide, now_us));
             outcomes.push(row.map(|row| rows.push(row)));
         }
         let mut results = self.store.mutate(caller, &name, rows).await?.into_iter();

@@ -5,7 +5,7 @@
 //!   (api)     │         ├─ rows: row sets as spans of keys  ├─ pure
 //!             │         ├─ chunks: rows as responses        │
 //!             │         └─ mutations: checked changes      ─┘
-//!             └─ admin ── gc: rules of families
+//!             └─ admin ── gc, types: rules and types of families
 //!                data, admin ──▶ WideStore (store): tables, families, rows
 //! ```
 //!
@@ -29,6 +29,7 @@ mod names;
 pub mod rows;
 mod status;
 mod store;
+mod types;
 
 #[cfg(test)]
 mod memory;

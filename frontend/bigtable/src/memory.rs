@@ -1,6 +1,6 @@
 //! Tables in memory, for tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +18,7 @@ use tonic::Status;
 use crate::cell::{Cell, Row};
 use crate::names::TableName;
 use crate::rows::KeySpan;
+use crate::status::refused;
 use crate::store::{Check, Computation, KeySample, RowStream, Scan, WideStore, WideTable};
 
 /// The time of garbage collection and of new cells, in microseconds.
@@ -79,11 +80,13 @@ impl Stored {
         Row { key: key.clone(), cells }
     }
 
-    fn apply(&mut self, mutation: &RowMutation) {
+    fn apply(&mut self, mutation: &RowMutation) -> Result<(), Status> {
         let cells = self.rows.entry(mutation.row_key.clone().into()).or_default();
-        let RowChange { written, removed } = mutation.change(cells.keys(), NOW_US);
+        let change = mutation.change(&self.wide, (&*cells, &BTreeSet::new()), NOW_US);
+        let RowChange { written, removed } = change.map_err(|error| refused(&error))?;
         cells.retain(|place, _| !removed.contains(place));
         cells.extend(written);
+        Ok(())
     }
 }
 
@@ -142,7 +145,7 @@ impl WideStore for Memory {
                         let present =
                             families.iter_mut().find(|present| present.name == family.name);
                         let present = present.ok_or_else(|| missing(&family.name))?;
-                        *present = family;
+                        present.gc = family.gc;
                     }
                     FamilyChange::Drop(name) => {
                         let index = families.iter().position(|present| present.name == name);
@@ -189,14 +192,7 @@ impl WideStore for Memory {
         name: &TableName,
         rows: Vec<RowMutation>,
     ) -> Result<Vec<Result<(), Status>>, Status> {
-        self.with(name, |stored| {
-            rows.iter()
-                .map(|row| {
-                    stored.apply(row);
-                    Ok(())
-                })
-                .collect()
-        })
+        self.with(name, |stored| rows.iter().map(|row| stored.apply(row)).collect())
     }
 
     async fn check_and_mutate(
@@ -211,7 +207,7 @@ impl WideStore for Memory {
             let (is_matched, mutation) =
                 decided.map_err(|error| Status::resource_exhausted(error.to_string()))?;
             if let Some(mutation) = mutation {
-                stored.apply(mutation);
+                stored.apply(mutation)?;
             }
             Ok(is_matched)
         })?

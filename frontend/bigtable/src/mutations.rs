@@ -8,7 +8,8 @@ use tonic::Status;
 
 use crate::api::data::mutation::Mutation as Kind;
 use crate::api::data::read_modify_write_rule::Rule;
-use crate::api::data::{Mutation, ReadModifyWriteRule};
+use crate::api::data::value::Kind as ValueKind;
+use crate::api::data::{Mutation, ReadModifyWriteRule, Value};
 use crate::status::{refused, unsupported};
 
 /// Timestamp that stands for the time of the server.
@@ -19,8 +20,7 @@ const GRANULARITY_US: i64 = 1_000;
 /// The changes of a row that a request asks for, checked against its table. Cells without a timestamp get `now_us`.
 ///
 /// # Errors
-/// INVALID_ARGUMENT when a part of the request is not valid, NOT_FOUND for a family that the table does not have,
-/// UNIMPLEMENTED for a mutation of an aggregate.
+/// INVALID_ARGUMENT when a part of the request is not valid, NOT_FOUND for a family that the table does not have.
 pub(crate) fn row_mutation(
     row_key: &Bytes,
     mutations: Vec<Mutation>,
@@ -61,8 +61,72 @@ fn cell_mutation(mutation: Mutation) -> Result<CellMutation, Status> {
             CellMutation::DeleteFromFamily { family: family.family_name }
         }
         Kind::DeleteFromRow(_) => CellMutation::DeleteFromRow,
-        Kind::AddToCell(_) | Kind::MergeToCell(_) => return Err(unsupported("aggregate families")),
+        Kind::AddToCell(cell) => {
+            let Some(ValueKind::IntValue(number)) = kind_of(cell.input) else {
+                return Err(Status::invalid_argument(
+                    "the input of add_to_cell is not an int_value",
+                ));
+            };
+            addition(cell.family_name, (cell.column_qualifier, cell.timestamp), number)?
+        }
+        Kind::MergeToCell(cell) => {
+            let number = merged_number(cell.input)?;
+            addition(cell.family_name, (cell.column_qualifier, cell.timestamp), number)?
+        }
     })
+}
+
+fn kind_of(value: Option<Value>) -> Option<ValueKind> {
+    value.and_then(|value| value.kind)
+}
+
+/// The number with which a cell is combined.
+fn merged_number(input: Option<Value>) -> Result<i64, Status> {
+    let number = match kind_of(input) {
+        Some(ValueKind::IntValue(number)) => Some(number),
+        Some(ValueKind::RawValue(bytes)) => {
+            <[u8; 8]>::try_from(&bytes[..]).ok().map(i64::from_be_bytes)
+        }
+        Some(ValueKind::RawTimestampMicros(_)) | None => None,
+    };
+    number.ok_or_else(|| {
+        Status::invalid_argument(
+            "the input of merge_to_cell is neither a raw_value of 8 bytes nor an int_value",
+        )
+    })
+}
+
+/// The addition of a number to a cell of a column, at a timestamp.
+fn addition(
+    family: String,
+    (qualifier, micros): (Option<Value>, Option<Value>),
+    number: i64,
+) -> Result<CellMutation, Status> {
+    let Some(ValueKind::RawValue(qualifier)) = kind_of(qualifier) else {
+        return Err(Status::invalid_argument("a column_qualifier is not a raw_value"));
+    };
+    let Some(ValueKind::RawTimestampMicros(micros)) = kind_of(micros) else {
+        return Err(Status::invalid_argument("a timestamp is not a raw_timestamp_micros"));
+    };
+    // The server's time would name another cell each time.
+    let timestamp = timestamp(micros)?.ok_or_else(|| {
+        Status::invalid_argument(format!("timestamp {micros} of a cell to add to is negative"))
+    })?;
+    Ok(CellMutation::AddToCell { family, qualifier: qualifier.into(), timestamp, number })
+}
+
+/// Refuses a request that relies on a token to add to cells once, however often it is sent.
+///
+/// # Errors
+/// UNIMPLEMENTED for such a request.
+pub(crate) fn check_token(token: Option<&Bytes>, mutations: &[Mutation]) -> Result<(), Status> {
+    let adds = |mutation: &Mutation| {
+        matches!(mutation.mutation, Some(Kind::AddToCell(_) | Kind::MergeToCell(_)))
+    };
+    match token.is_some() && mutations.iter().any(adds) {
+        true => Err(unsupported("idempotency tokens")),
+        false => Ok(()),
+    }
 }
 
 /// A cell's timestamp; `None` for the time of the server.
@@ -127,15 +191,19 @@ fn rule_of(message: ReadModifyWriteRule) -> Result<ReadModifyRule, Status> {
 
 #[cfg(test)]
 mod tests {
-    use partita_proto::wide::Family;
+    use partita_proto::wide::{Aggregate, Family};
     use tonic::Code;
 
     use super::*;
     use crate::api::data::TimestampRange;
-    use crate::api::data::mutation::{DeleteFromColumn, DeleteFromRow, SetCell};
+    use crate::api::data::mutation::{
+        AddToCell, DeleteFromColumn, DeleteFromRow, MergeToCell, SetCell,
+    };
 
     fn wide() -> Wide {
-        Wide { families: vec![Family { name: "f".to_owned(), gc: None }], ..Wide::default() }
+        let family = |name: &str, aggregate| Family { name: name.to_owned(), gc: None, aggregate };
+        let families = vec![family("f", None), family("n", Some(Aggregate::Sum))];
+        Wide { families, ..Wide::default() }
     }
 
     fn mutation(kind: Kind) -> Mutation {
@@ -187,6 +255,72 @@ mod tests {
         assert_eq!(checked("r", vec![delete(2_000, 2_000)]), Err(Code::InvalidArgument));
     }
 
+    fn value(kind: ValueKind) -> Option<Value> {
+        Some(Value { kind: Some(kind) })
+    }
+
+    fn add(family: &str, micros: i64, input: Option<Value>) -> Mutation {
+        mutation(Kind::AddToCell(AddToCell {
+            family_name: family.to_owned(),
+            column_qualifier: value(ValueKind::RawValue(Bytes::from_static(b"q"))),
+            timestamp: value(ValueKind::RawTimestampMicros(micros)),
+            input,
+        }))
+    }
+
+    fn merge(input: Option<Value>) -> Mutation {
+        mutation(Kind::MergeToCell(MergeToCell {
+            family_name: "n".to_owned(),
+            column_qualifier: value(ValueKind::RawValue(Bytes::from_static(b"q"))),
+            timestamp: value(ValueKind::RawTimestampMicros(0)),
+            input,
+        }))
+    }
+
+    #[test]
+    fn numbers_are_added_to_the_cell_that_is_named() {
+        let raw = Bytes::copy_from_slice(&(-3_i64).to_be_bytes());
+        let mutations = vec![
+            add("n", 5_000, value(ValueKind::IntValue(7))),
+            merge(value(ValueKind::RawValue(raw))),
+            merge(value(ValueKind::IntValue(4))),
+            set("f", 0),
+        ];
+        let row = checked("r", mutations).unwrap();
+        let numbers = row.mutations.iter().map(|mutation| match mutation {
+            CellMutation::AddToCell { timestamp, number, .. } => Some((*timestamp, *number)),
+            _ => None,
+        });
+        assert_eq!(
+            numbers.collect::<Vec<_>>(),
+            [Some((5_000, 7)), Some((0, -3)), Some((0, 4)), None]
+        );
+    }
+
+    #[test]
+    fn what_is_no_addition_to_an_aggregate_is_refused() {
+        let invalid = || Err(Code::InvalidArgument);
+        let seven = || value(ValueKind::IntValue(7));
+        let short = || value(ValueKind::RawValue(Bytes::from_static(b"7")));
+        assert_eq!(checked("r", vec![add("n", 0, short())]), invalid());
+        assert_eq!(checked("r", vec![add("n", 0, None)]), invalid());
+        assert_eq!(checked("r", vec![add("n", -1, seven())]), invalid());
+        assert_eq!(checked("r", vec![add("n", 1, seven())]), invalid());
+        assert_eq!(checked("r", vec![add("f", 0, seven())]), invalid());
+        assert_eq!(checked("r", vec![add("g", 0, seven())]), Err(Code::NotFound));
+        assert_eq!(checked("r", vec![merge(short())]), invalid());
+        assert_eq!(checked("r", vec![merge(Some(Value { kind: None }))]), invalid());
+        assert_eq!(checked("r", vec![set("n", 0)]), invalid());
+        let no_column =
+            AddToCell { family_name: "n".to_owned(), input: seven(), ..AddToCell::default() };
+        assert_eq!(checked("r", vec![mutation(Kind::AddToCell(no_column))]), invalid());
+        let token = Bytes::from_static(b"t");
+        let refused = check_token(Some(&token), &[set("f", 0), add("n", 0, seven())]);
+        assert_eq!(refused.unwrap_err().code(), Code::Unimplemented);
+        check_token(Some(&token), &[set("f", 0)]).unwrap();
+        check_token(None, &[merge(seven())]).unwrap();
+    }
+
     #[test]
     fn what_a_table_cannot_take_is_refused() {
         let long = "k".repeat(4_097);
@@ -198,8 +332,6 @@ mod tests {
         assert_eq!(checked("r", vec![set("f", -2)]), invalid);
         assert_eq!(checked("r", vec![set("f", 1_500)]), invalid);
         assert_eq!(checked("r", vec![set("g", 0)]), Err(Code::NotFound));
-        let aggregate = mutation(Kind::AddToCell(Bytes::new()));
-        assert_eq!(checked("r", vec![aggregate]), Err(Code::Unimplemented));
         let whole = checked("r", vec![mutation(Kind::DeleteFromRow(DeleteFromRow {}))]).unwrap();
         assert_eq!(whole.mutations, [CellMutation::DeleteFromRow]);
         assert!(check_count(0).is_err() && check_count(MUTATIONS_MAX).is_ok());

@@ -9,21 +9,23 @@ use futures::TryStreamExt;
 use partita_proto::access::{Door, Identity, Role};
 use partita_proto::clock::Clock;
 use partita_proto::id::BOOTSTRAP_ROLE;
+use partita_proto::wide::Aggregate;
 use tonic::{Code, Request, Status};
 
 use crate::api::data::bigtable_server::Bigtable;
 use crate::api::data::mutation::{
-    DeleteFromColumn, DeleteFromFamily, DeleteFromRow, Mutation as Kind, SetCell,
+    AddToCell, DeleteFromColumn, DeleteFromFamily, DeleteFromRow, Mutation as Kind, SetCell,
 };
 use crate::api::data::read_modify_write_rule::Rule;
 use crate::api::data::read_rows_response::CellChunk;
 use crate::api::data::request_stats::StatsView;
 use crate::api::data::row_filter::Filter;
 use crate::api::data::row_range::{EndKey, StartKey};
+use crate::api::data::value::Kind as ValueKind;
 use crate::api::data::{
     CheckAndMutateRowRequest, MutateRowRequest, MutateRowsRequest, Mutation, PingAndWarmRequest,
     ReadModifyWriteRowRequest, ReadModifyWriteRule, ReadRowsRequest, RowFilter, RowRange, RowSet,
-    SampleRowKeysRequest, TimestampRange, mutate_rows_request,
+    SampleRowKeysRequest, TimestampRange, Value, mutate_rows_request,
 };
 use crate::api::tables::bigtable_table_admin_server::BigtableTableAdmin;
 use crate::api::tables::create_table_request::Split;
@@ -32,6 +34,7 @@ use crate::api::tables::gc_rule::Rule as Gc;
 use crate::api::tables::modify_column_families_request::Modification;
 use crate::api::tables::modify_column_families_request::modification::Mod;
 use crate::api::tables::table::View;
+use crate::api::tables::r#type::Kind as TypeKind;
 use crate::api::tables::{
     CheckConsistencyRequest, ColumnFamily, CreateTableRequest, DeleteTableRequest,
     DropRowRangeRequest, GcRule, GenerateConsistencyTokenRequest, GetTableRequest,
@@ -39,7 +42,7 @@ use crate::api::tables::{
 };
 use crate::memory::{Memory, NOW_US};
 use crate::store::{Caller, WideStore};
-use crate::{Admin, Data};
+use crate::{Admin, Data, types};
 
 const PARENT: &str = "projects/p/instances/i";
 const TABLE: &str = "projects/p/instances/i/tables/t";
@@ -315,8 +318,11 @@ async fn cells_columns_families_and_rows_are_deleted() {
 #[tokio::test]
 async fn each_row_of_a_batch_has_its_status() {
     let api = Api::new().await;
-    let entry =
-        |key: &str, mutations| mutate_rows_request::Entry { row_key: bytes(key), mutations };
+    let entry = |key: &str, mutations| mutate_rows_request::Entry {
+        row_key: bytes(key),
+        mutations,
+        idempotency: None,
+    };
     let request = |entries| MutateRowsRequest {
         table_name: TABLE.to_owned(),
         entries,
@@ -464,10 +470,7 @@ async fn a_table_with_unsupported_features_is_not_created() {
         };
         api.admin.create_table(asked(request)).await.map(|_| ())
     };
-    let family = |bytes_type| ColumnFamily {
-        value_type: Some(Type { bytes_type }),
-        ..ColumnFamily::default()
-    };
+    let family = |kind| ColumnFamily { value_type: Some(Type { kind }), ..ColumnFamily::default() };
     let families = |family| HashMap::from([("f".to_owned(), family)]);
     for table in [
         Table { change_stream_config: Some(Bytes::new()), ..Table::default() },
@@ -476,7 +479,10 @@ async fn a_table_with_unsupported_features_is_not_created() {
     ] {
         assert_eq!(create(table).await.unwrap_err().code(), Code::Unimplemented);
     }
-    let table = Table { column_families: families(family(Some(Bytes::new()))), ..Table::default() };
+    let table = Table {
+        column_families: families(family(Some(TypeKind::BytesType(Bytes::new())))),
+        ..Table::default()
+    };
     create(table).await.unwrap();
 }
 
@@ -531,6 +537,43 @@ async fn families_are_added_changed_and_dropped_with_their_cells() {
     assert_eq!(names(&api.families(View::Unspecified).await).len(), 2);
     let clusters = api.families(View::ReplicationView).await.cluster_states;
     assert_eq!(clusters.values().map(|state| state.replication_state).collect::<Vec<_>>(), [4]);
+}
+
+#[tokio::test]
+async fn numbers_are_added_to_the_cells_of_an_aggregate_family() {
+    let api = Api::new().await;
+    let largest = types::message_of(Aggregate::Max);
+    let counters = ColumnFamily { value_type: Some(largest), ..ColumnFamily::default() };
+    let modify = async |r#mod| {
+        let modification =
+            Modification { id: "n".to_owned(), r#mod: Some(r#mod), ..Modification::default() };
+        let modifications = vec![modification];
+        let request = ModifyColumnFamiliesRequest { name: TABLE.to_owned(), modifications };
+        api.admin.modify_column_families(asked(request)).await.map(tonic::Response::into_inner)
+    };
+    let table = modify(Mod::Create(counters.clone())).await.unwrap();
+    assert_eq!(table.column_families.get("n"), Some(&counters));
+    // A new rule leaves the type as it is.
+    let gc_rule = Some(GcRule { rule: Some(Gc::MaxNumVersions(2)) });
+    let ruled = ColumnFamily { gc_rule, ..ColumnFamily::default() };
+    let table = modify(Mod::Update(ruled.clone())).await.unwrap();
+    let expected = ColumnFamily { gc_rule: ruled.gc_rule, ..counters };
+    assert_eq!(table.column_families.get("n"), Some(&expected));
+    let add = |number| {
+        mutation(Kind::AddToCell(AddToCell {
+            family_name: "n".to_owned(),
+            column_qualifier: Some(Value { kind: Some(ValueKind::RawValue(bytes("q"))) }),
+            timestamp: Some(Value { kind: Some(ValueKind::RawTimestampMicros(0)) }),
+            input: Some(Value { kind: Some(ValueKind::IntValue(number)) }),
+        }))
+    };
+    let text = |number: i64| String::from_utf8(number.to_be_bytes().to_vec()).unwrap();
+    api.mutate("r", vec![add(64), add(32), set("f", "q", 0, "1")]).await.unwrap();
+    assert_eq!(api.all().await, ["r/f:q@0=1".to_owned(), format!("r/n:q@0={}", text(64))]);
+    api.mutate("r", vec![add(65)]).await.unwrap();
+    assert_eq!(api.all().await[1], format!("r/n:q@0={}", text(65)));
+    let refused = api.mutate("r", vec![set("n", "q", 0, "12345678")]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
 }
 
 #[tokio::test]

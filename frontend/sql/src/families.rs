@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! families = family, ..
-//! family   = name [GC (rule)]
+//! family   = name [AGGREGATE {SUM | MIN | MAX}] [GC (rule)]
 //! rule     = all [OR all ..]                  a cell is garbage if any of these collects it
 //! all      = part [AND part ..]               if all of these do
 //! part     = MAX_VERSIONS = n | MAX_AGE = 'time' | (rule)
 //! ```
 //!
-//! Invariant: what [`families_sql`] prints is read back as families with the same rules.
+//! Invariant: what [`families_sql`] prints is read back as the same families.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use partita_proto::wide::{Family, GC_DEPTH_MAX, GcRule, check_family_name};
+use partita_proto::wide::{Aggregate, Family, GC_DEPTH_MAX, GcRule, check_family_name};
 
 use super::identifier::{fold, quote, quote_string};
 use super::quantity::{format_duration, parse_duration};
@@ -20,9 +20,11 @@ use crate::error::SqlError;
 
 /// The text of families, from which the same families are read.
 pub(super) fn families_sql(families: &[Family]) -> String {
-    let family = |family: &Family| match &family.gc {
-        Some(rule) => format!("{} GC ({})", quote(&family.name), rule_sql(rule)),
-        None => quote(&family.name).into_owned(),
+    let family = |family: &Family| {
+        let name = quote(&family.name);
+        let aggregate = family.aggregate.map(|aggregate| format!(" AGGREGATE {}", aggregate.sql()));
+        let gc = family.gc.as_ref().map(|rule| format!(" GC ({})", rule_sql(rule)));
+        format!("{name}{}{}", aggregate.unwrap_or_default(), gc.unwrap_or_default())
     };
     families.iter().map(family).collect::<Vec<_>>().join(", ")
 }
@@ -44,7 +46,7 @@ fn rule_sql(rule: &GcRule) -> String {
 }
 
 impl Tokens<'_> {
-    /// Takes `(family [GC (rule)], ..)`.
+    /// Takes `(family [AGGREGATE ..] [GC (rule)], ..)`.
     pub(super) fn families(&mut self) -> Result<Vec<Family>, SqlError> {
         self.list(Self::family)
     }
@@ -56,13 +58,19 @@ impl Tokens<'_> {
             Err(_) => self.name("a column family's name")?,
         };
         check_family_name(&name).map_err(|error| SqlError::from(error).with_position(position))?;
+        let aggregate = if self.take(&["aggregate"]) { Some(self.aggregate()?) } else { None };
         let mut gc = None;
         if self.take(&["gc"]) {
             self.expect_mark(&Token::LParen)?;
             gc = Some(self.gc_rule(1)?);
             self.expect_mark(&Token::RParen)?;
         }
-        Ok(Family { name, gc })
+        Ok(Family { name, gc, aggregate })
+    }
+
+    fn aggregate(&mut self) -> Result<Aggregate, SqlError> {
+        let aggregate = Aggregate::ALL.into_iter().find(|aggregate| self.take(&[aggregate.sql()]));
+        aggregate.ok_or_else(|| self.unexpected("SUM, MIN or MAX"))
     }
 
     /// Takes a rule of garbage collection that is nested in others.
@@ -165,7 +173,10 @@ mod tests {
         assert_eq!(read(""), []);
         let union = GcRule::Union(vec![versions.clone(), age.clone()]);
         let families = read("stats GC (MAX_VERSIONS = 3 OR max_age = '30 days'), \"a.b\", 'c-d'");
-        assert_eq!(families[0], Family { name: "stats".to_owned(), gc: Some(union) });
+        assert_eq!(
+            families[0],
+            Family { name: "stats".to_owned(), gc: Some(union), aggregate: None }
+        );
         assert_eq!(
             families[1..].iter().map(|f| f.name.as_str()).collect::<Vec<_>>(),
             ["a.b", "c-d"]
@@ -192,6 +203,8 @@ mod tests {
             ("f GC (max_age = '1us')", "a millisecond or more"),
             ("f GC (max_versions = 1 OR)", "MAX_VERSIONS, MAX_AGE or \"(\""),
             ("f g", "\")\""),
+            ("f AGGREGATE avg", "SUM, MIN or MAX"),
+            ("f AGGREGATE", "SUM, MIN or MAX"),
             ("\"f g\"", "must consist of letters"),
         ] {
             let error = families_of(text).unwrap_err().to_string();
@@ -205,10 +218,17 @@ mod tests {
         #[test]
         fn families_are_read_back_as_they_are_printed(
             families in prop::collection::vec(
-                ("[-_.a-zA-Z0-9]{1,6}", prop::option::of(rules())), 0..4,
+                (
+                    "[-_.a-zA-Z0-9]{1,6}",
+                    prop::option::of(rules()),
+                    prop::option::of(prop::sample::select(Aggregate::ALL.to_vec())),
+                ),
+                0..4,
             ),
         ) {
-            let family = |(name, gc): (String, Option<GcRule>)| Family { name, gc };
+            let family = |(name, gc, aggregate): (String, Option<GcRule>, Option<Aggregate>)| {
+                Family { name, gc, aggregate }
+            };
             let families: Vec<Family> = families.into_iter().map(family).collect();
             let printed = families_sql(&families);
             prop_assert_eq!(families_of(&printed).unwrap(), families, "{}", printed);

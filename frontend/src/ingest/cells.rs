@@ -1,5 +1,5 @@
-//! Checks cells that are written to a wide table, whichever door they come through: their families, and the sizes of their
-//! parts.
+//! Checks cells that are written to a wide table, whichever door they come through: their families, the sizes of their parts,
+//! and the values of aggregates.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use partita_proto::wide::Wide;
@@ -12,7 +12,7 @@ const PARTS: [usize; 4] = [0, 1, 2, 4];
 /// Checks the cells of rows, with their columns by position.
 ///
 /// # Errors
-/// Fails if a family does not exist, or a part of a cell exceeds its limit.
+/// Fails if a family does not exist, a part of a cell exceeds its limit, or a value in an aggregate family is no number.
 pub(super) fn check(
     wide: &Wide,
     columns: &[Option<ArrayRef>],
@@ -27,8 +27,9 @@ pub(super) fn check(
         let family = std::str::from_utf8(bytes(families, row));
         let family = family.map_err(|_| SqlError::internal("a family is no text"))?;
         let (row_key, qualifier) = (bytes(row_keys, row), bytes(qualifiers, row));
-        let checked = wide.check_cell(row_key, family, qualifier, bytes(values, row).len());
-        checked.map_err(|error| {
+        let value_bytes = bytes(values, row).len();
+        let checked = wide.check_cell(row_key, family, qualifier, value_bytes);
+        checked.and_then(|()| wide.check_value(family, value_bytes)).map_err(|error| {
             let error = SqlError::from(error);
             if rows > 1 { error.with_detail(format!("in row {}", row + 1)) } else { error }
         })?;
@@ -53,14 +54,15 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{BinaryViewArray, StringViewArray};
-    use partita_proto::wide::Family;
+    use partita_proto::wide::{Aggregate, Family};
 
     use super::*;
 
     #[test]
     fn every_cell_is_checked_and_the_row_of_a_wrong_one_is_named() {
-        let family = Family { name: "f".to_owned(), gc: None };
-        let wide = Wide { families: vec![family], ..Wide::default() };
+        let family = |name: &str, aggregate| Family { name: name.to_owned(), gc: None, aggregate };
+        let families = vec![family("f", None), family("n", Some(Aggregate::Sum))];
+        let wide = Wide { families, ..Wide::default() };
         let texts =
             |texts: &[&str]| Some(Arc::new(StringViewArray::from(texts.to_vec())) as ArrayRef);
         let bytes = |texts: &[&str]| {
@@ -78,6 +80,8 @@ mod tests {
         assert_eq!((error.sqlstate.as_str(), error.detail.as_deref()), ("42704", Some("in row 2")));
         let error = check(&["", "b"], &["f", "f"]).unwrap_err();
         assert_eq!(error.message, "a row key must not be empty");
+        let error = check(&["a", "b"], &["f", "n"]).unwrap_err();
+        assert!(error.message.ends_with("must be a number of 8 bytes, not 1"), "{error}");
         let long = "k".repeat(4097);
         let error = check(&["a", &long], &["f", "f"]).unwrap_err();
         assert_eq!((error.sqlstate.as_str(), error.hint.is_some()), ("54000", true));

@@ -186,6 +186,88 @@ async fn increments_by_many_clients_are_all_counted() {
     assert_eq!(i64::from_be_bytes(value.try_into().unwrap()), 200);
 }
 
+fn add(qualifier: &str, timestamp: i64, number: i64) -> CellMutation {
+    let (family, qualifier) = ("n".to_owned(), qualifier.as_bytes().to_vec());
+    CellMutation::AddToCell { family, qualifier, timestamp, number }
+}
+
+async fn with_sums() -> Db {
+    let db = Db::new();
+    db.tag("CREATE TABLE w WIDE (ROW KEY STRING) FAMILIES (f, n AGGREGATE SUM)").await;
+    db
+}
+
+const SUM: &str =
+    "SELECT encode(value, 'hex') FROM w WHERE family = 'n' AND encode(qualifier, 'escape') = 'a'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn additions_by_many_clients_are_all_counted_with_what_else_they_write() {
+    let db = Arc::new(with_sums().await);
+    let tasks = (0..8).map(|client| {
+        let db = Arc::clone(&db);
+        tokio::spawn(async move {
+            for round in 0..25 {
+                let entry = set("f", &format!("{client}#{round}"), 1, "x");
+                let mutations = vec![add("a", 1_000, 3), entry, add("a", 1_000, -1)];
+                mutate(&db, "r", mutations).await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    assert_eq!(db.one(SUM).await, "0000000000000190");
+    assert_eq!(db.one("SELECT count(*) FROM w WHERE family = 'f'").await, "200");
+    assert_eq!(db.one("SELECT count(*) FROM w").await, "201");
+}
+
+#[tokio::test]
+async fn numbers_are_added_to_the_cell_of_their_time() {
+    let db = with_sums().await;
+    mutate(&db, "r", vec![add("a", 1_000, 1), add("a", 2_000, 5), add("b", 1_000, 7)])
+        .await
+        .unwrap();
+    mutate(&db, "r", vec![add("a", 1_000, 1), set("f", "q", 1, "x")]).await.unwrap();
+    let early = format!("{SUM} AND cell_ts < '1970-01-01 00:00:00.002'");
+    assert_eq!(db.one(&early).await, "0000000000000002");
+    assert_eq!(db.one("SELECT count(*) FROM w").await, "4");
+    // What was deleted before does not count, also in the same request.
+    mutate(&db, "r", vec![CellMutation::DeleteFromRow, add("a", 1_000, 9)]).await.unwrap();
+    assert_eq!(db.one(SUM).await, "0000000000000009");
+    assert_eq!(db.one("SELECT count(*) FROM w").await, "1");
+    let deletion = from_column("n", "a", [Some(5_000), None]);
+    mutate(&db, "r", vec![add("a", 1_000, 1), deletion, add("a", 1_000, 1)]).await.unwrap();
+    assert_eq!(db.one(SUM).await, "000000000000000b");
+    // Checked changes add, too.
+    let (permit, table) = (db.permit(), table(&db));
+    let lists = (vec![add("a", 1_000, 1)], Vec::new());
+    let has_cells = |cells: &Cells| Ok(!cells.is_empty());
+    let held = db.frontend.check_and_mutate_row(&permit, &table, b"r", has_cells, lists).await;
+    assert!(held.unwrap());
+    assert_eq!(db.one(SUM).await, "000000000000000c");
+}
+
+#[tokio::test]
+async fn cells_of_an_aggregate_family_are_numbers() {
+    let db = with_sums().await;
+    let error = mutate(&db, "r", vec![set("n", "a", 1, "12345678")]).await.unwrap_err();
+    assert_eq!(error.sqlstate, "22023");
+    let insert = |value: &str| {
+        format!(
+            "INSERT INTO w (row_key, family, qualifier, cell_ts, value) \
+             VALUES ('r', 'n', 'a', '1970-01-01 00:00:00.001', {value})"
+        )
+    };
+    let Err(error) = db.try_run(&insert("X'01'")).await else { panic!("no number") };
+    assert_eq!(error.sqlstate, "22023");
+    db.tag(&insert("X'7FFFFFFFFFFFFFFE'")).await;
+    mutate(&db, "r", vec![add("a", 1_000, 1)]).await.unwrap();
+    assert_eq!(db.one(SUM).await, "7fffffffffffffff");
+    let error = mutate(&db, "r", vec![set("f", "q", 1, "x"), add("a", 1_000, 1)]).await;
+    assert_eq!(error.unwrap_err().message, "the counter in column \"a\" is out of range");
+    assert_eq!(db.one("SELECT count(*) FROM w").await, "1");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_and_a_plain_write_of_another_cell_do_not_pass_each_other() {
     let db = wide().await;

@@ -23,7 +23,8 @@ use partita_proto::value::Value;
 use partita_proto::wide::{FamilyChange, KEY_COLUMNS};
 use tokio::time::Instant;
 
-use super::{CONTENDED_MAX, contended, is_stale};
+use super::read::is_stale;
+use super::{CONTENDED_MAX, contended};
 use crate::error::SqlError;
 use crate::frontend::Frontend;
 use crate::ingest::plan::{Completed, TablePlan};

@@ -659,11 +659,13 @@ fn a_wide_table_stays_one_and_keeps_its_rows_together() {
     apart.partitioning.keep_together = 0;
     assert!(invalid(set(apart)).contains("'keep_together' of a wide table must be 1"));
     let mut options = wide.schema.options.clone();
-    let family = Family { name: "f".to_owned(), gc: None };
+    let family = Family { name: "f".to_owned(), gc: None, aggregate: None };
     options.wide.get_or_insert_default().families.push(family);
     assert_eq!(set(options), Ok(true));
     // Whoever changes another family changes it among those that there are by then.
-    let family = |name: &str| FamilyChange::Create(Family { name: name.to_owned(), gc: None });
+    let family = |name: &str| {
+        FamilyChange::Create(Family { name: name.to_owned(), gc: None, aggregate: None })
+    };
     let mut change = |changes| world.done(alter("w", TableChange::ChangeFamilies(changes)));
     assert_eq!(change(vec![family("g"), family("h")]), Ok(true));
     assert_eq!(change(vec![FamilyChange::Drop("g".to_owned())]), Ok(true));

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Wide};
+use super::{Family, Wide, invalid};
 use crate::error::Error;
 use crate::id::SchemaVersion;
 
@@ -31,7 +31,7 @@ pub struct DroppedFamily {
 pub enum FamilyChange {
     /// Adds a family.
     Create(Family),
-    /// Replaces the rule of a family.
+    /// Replaces the rule of a family. Its aggregate stays as it is, and may be left out.
     Update(Family),
     /// Removes a family, whose cells are hidden from then on.
     Drop(String),
@@ -65,7 +65,13 @@ impl FamilyChange {
                 wide.check_free(&family.name)?;
                 wide.families.push(family.clone());
             }
-            (Self::Update(family), Some(position)) => wide.families[position] = family.clone(),
+            (Self::Update(family), Some(position)) => {
+                let present = &mut wide.families[position];
+                if family.aggregate.is_some() {
+                    present.check_same_aggregate(family)?;
+                }
+                present.gc.clone_from(&family.gc);
+            }
             (Self::Drop(name), Some(position)) => {
                 wide.families.remove(position);
                 wide.dropped.push(DroppedFamily { name: name.clone(), version });
@@ -81,12 +87,22 @@ impl FamilyChange {
     }
 }
 
+impl Family {
+    /// Refuses another aggregate: the cells that are there were combined by the present one.
+    fn check_same_aggregate(&self, new: &Self) -> Result<(), Error> {
+        if self.aggregate == new.aggregate {
+            return Ok(());
+        }
+        invalid(format!("the aggregate of column family \"{}\" cannot be changed", self.name))
+    }
+}
+
 impl Wide {
     /// The table after changes of its families, in their order, by the schema of a version.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] or [`Error::NotFound`] of a "column family"; 55006 if the name of a new family is that of a
-    /// dropped one.
+    /// [`Error::AlreadyExists`] or [`Error::NotFound`] of a "column family"; [`Error::InvalidInput`] if a family would get
+    /// another aggregate; 55006 if the name of a new family is that of a dropped one.
     pub fn changed(&self, changes: &[FamilyChange], version: SchemaVersion) -> Result<Self, Error> {
         let mut changed = self.clone();
         changes.iter().try_for_each(|change| change.apply(&mut changed, version))?;
@@ -97,9 +113,13 @@ impl Wide {
     /// new ones are dropped.
     ///
     /// # Errors
-    /// 55006 if the name of a new family is that of a dropped one.
+    /// [`Error::InvalidInput`] if a family would get another aggregate; 55006 if the name of a new family is that of a
+    /// dropped one.
     pub fn replaced(&self, new: &Self, version: SchemaVersion) -> Result<Self, Error> {
         new.families.iter().try_for_each(|family| self.check_free(&family.name))?;
+        for family in &self.families {
+            new.family(&family.name).map_or(Ok(()), |new| family.check_same_aggregate(new))?;
+        }
         let former = self.families.iter().filter(|family| new.family(&family.name).is_none());
         let former = former.map(|family| DroppedFamily { name: family.name.clone(), version });
         let dropped = self.dropped.iter().cloned().chain(former).collect();
@@ -122,12 +142,12 @@ impl Wide {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wide::GcRule;
+    use crate::wide::{Aggregate, GcRule};
 
     const VERSION: SchemaVersion = SchemaVersion(7);
 
     fn family(name: &str, gc: Option<GcRule>) -> Family {
-        Family { name: name.to_owned(), gc }
+        Family { name: name.to_owned(), gc, aggregate: None }
     }
 
     fn dropped(name: &str) -> DroppedFamily {
@@ -193,5 +213,25 @@ mod tests {
         // Options are set by a catalog in which the family is there still.
         assert_eq!(replaced.replaced(&wide, VERSION.next()).unwrap_err().sqlstate(), "55006");
         assert_eq!(replaced.replaced(&kept, VERSION.next()).unwrap(), replaced);
+    }
+
+    #[test]
+    fn the_aggregate_of_a_family_never_changes() {
+        let summed = |gc| Family { aggregate: Some(Aggregate::Sum), ..family("a", gc) };
+        let wide = with(vec![summed(None), family("b", None)]);
+        let rule = Some(GcRule::MaxVersions(1));
+        for update in [family("a", rule.clone()), summed(rule.clone())] {
+            let changed = wide.changed(&[FamilyChange::Update(update)], VERSION).unwrap();
+            assert_eq!(changed.families[0], summed(rule.clone()));
+        }
+        let other = Family { aggregate: Some(Aggregate::Max), ..family("a", None) };
+        let late = Family { aggregate: Some(Aggregate::Sum), ..family("b", None) };
+        for update in [other.clone(), late] {
+            let refused = wide.changed(&[FamilyChange::Update(update)], VERSION).unwrap_err();
+            assert!(refused.to_string().ends_with("cannot be changed"), "{refused}");
+        }
+        assert!(wide.replaced(&with(vec![other]), VERSION).is_err());
+        assert!(wide.replaced(&with(vec![family("a", None)]), VERSION).is_err());
+        assert!(wide.replaced(&with(vec![summed(rule), family("b", None)]), VERSION).is_ok());
     }
 }

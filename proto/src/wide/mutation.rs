@@ -1,12 +1,13 @@
 //! Requests that change one row, and what they make of its cells.
 //!
 //! A request is a list of mutations in order. Those that set cells say which; those that delete say what of a row goes, so
-//! the cells that are there have to be known. [`RowMutation::change`] turns a request and these cells into the keys that are
+//! the cells that are there have to be known; those that add numbers depend on the values of the cells that they name. [`RowMutation::change`] turns a request and these cells into the keys that are
 //! written and removed: a pure function, so that a request that has to be decided anew gives what it would have given first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use super::aggregate::NUMBER_BYTES;
 use super::{MUTATIONS_MAX, Wide, check_row_key, invalid};
 use crate::error::Error;
 
@@ -32,6 +33,17 @@ pub enum CellMutation {
         timestamp: Option<i64>,
         /// Bytes of the cell.
         value: Vec<u8>,
+    },
+    /// Adds a number to a cell of an aggregate family; where there is no cell, the number is its value.
+    AddToCell {
+        /// Column family.
+        family: String,
+        /// Qualifier of the column.
+        qualifier: Vec<u8>,
+        /// Timestamp in microseconds.
+        timestamp: i64,
+        /// Number to add.
+        number: i64,
     },
     /// Deletes the cells of a column whose timestamps lie in a range.
     DeleteFromColumn {
@@ -77,8 +89,8 @@ impl RowMutation {
     /// Checks the request against a table's families and limits.
     ///
     /// # Errors
-    /// As [`Wide::check_cell`]; [`Error::InvalidInput`] also for a request without mutations, [`Error::LimitReached`] for
-    /// one with too many.
+    /// As [`Wide::check_cell`]; [`Error::InvalidInput`] also for a request without mutations, for cells of an aggregate family
+    /// that are set and for numbers that are added in another one; [`Error::LimitReached`] for too many mutations.
     pub fn check(&self, wide: &Wide) -> Result<(), Error> {
         check_row_key(&self.row_key)?;
         if self.mutations.is_empty() {
@@ -95,7 +107,12 @@ impl RowMutation {
         }
         self.mutations.iter().try_for_each(|mutation| match mutation {
             CellMutation::SetCell { family, qualifier, value, .. } => {
-                wide.check_cell(&self.row_key, family, qualifier, value.len())
+                wide.check_cell(&self.row_key, family, qualifier, value.len())?;
+                wide.check_no_aggregate(family)
+            }
+            CellMutation::AddToCell { family, qualifier, .. } => {
+                wide.check_cell(&self.row_key, family, qualifier, NUMBER_BYTES)?;
+                wide.aggregate(family).map(|_| ())
             }
             CellMutation::DeleteFromColumn { family, qualifier, start, end } => {
                 wide.check_cell(&self.row_key, family, qualifier, 0)?;
@@ -125,28 +142,72 @@ impl RowMutation {
         self
     }
 
-    /// True if the cells of the row have to be known: something is deleted.
+    /// True if cells of the row have to be known: something is deleted, or added to a cell.
     pub fn reads(&self) -> bool {
         self.mutations.iter().any(|mutation| !matches!(mutation, CellMutation::SetCell { .. }))
     }
 
-    /// Effect of the request on a row with these cells. Cells without a timestamp are written at `now_us`.
-    pub fn change<'c>(&self, cells: impl Iterator<Item = &'c CellKey>, now_us: i64) -> RowChange {
+    /// True if all cells of the row have to be known: something is deleted.
+    pub fn deletes(&self) -> bool {
+        self.mutations.iter().any(CellMutation::deletes)
+    }
+
+    /// Cells whose values have to be known: numbers are added to them.
+    pub fn added(&self) -> BTreeSet<CellKey> {
+        let added = self.mutations.iter().filter_map(|mutation| match mutation {
+            CellMutation::AddToCell { family, qualifier, timestamp, .. } => Some(CellKey {
+                family: family.clone(),
+                qualifier: qualifier.clone(),
+                timestamp: *timestamp,
+            }),
+            _ => None,
+        });
+        added.collect()
+    }
+
+    /// Effect of the request on a row of a table. `cells`: those that are stored, all if something is deleted, otherwise
+    /// those to which numbers are added; only the values of these matter. `garbage`: those of them that no query returns;
+    /// numbers are not added to them. Cells without a timestamp are written at `now_us`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when a sum would leave its range or a family is no aggregate, [`Error::NotFound`] when it does
+    /// not exist.
+    pub fn change(
+        &self,
+        wide: &Wide,
+        (cells, garbage): (&BTreeMap<CellKey, Vec<u8>>, &BTreeSet<CellKey>),
+        now_us: i64,
+    ) -> Result<RowChange, Error> {
         let mut change = RowChange::default();
         // Each cell is looked at by one deletion: a request may have as many of these as the row has cells.
-        let there: BTreeSet<&CellKey> =
-            if self.reads() { cells.collect() } else { BTreeSet::new() };
-        let mut remaining = there.clone();
+        let mut remaining: BTreeSet<&CellKey> = cells.keys().collect();
         for mutation in &self.mutations {
-            if let CellMutation::SetCell { family, qualifier, timestamp, value } = mutation {
-                let key = CellKey {
-                    family: family.clone(),
-                    qualifier: qualifier.clone(),
-                    timestamp: timestamp.unwrap_or(now_us),
-                };
-                change.removed.remove(&key);
-                change.written.insert(key, value.clone());
-                continue;
+            match mutation {
+                CellMutation::SetCell { family, qualifier, timestamp, value } => {
+                    let key = CellKey {
+                        family: family.clone(),
+                        qualifier: qualifier.clone(),
+                        timestamp: timestamp.unwrap_or(now_us),
+                    };
+                    change.write(key, value.clone());
+                    continue;
+                }
+                CellMutation::AddToCell { family, qualifier, timestamp, number } => {
+                    let key = CellKey {
+                        family: family.clone(),
+                        qualifier: qualifier.clone(),
+                        timestamp: *timestamp,
+                    };
+                    let is_present = remaining.contains(&key) && !garbage.contains(&key);
+                    let stored = cells.get(&key).filter(|_| is_present);
+                    let present = change.written.get(&key).or(stored).map(Vec::as_slice);
+                    let value = wide.aggregate(family)?.add(qualifier, present, *number)?;
+                    change.write(key, value);
+                    continue;
+                }
+                CellMutation::DeleteFromColumn { .. }
+                | CellMutation::DeleteFromFamily { .. }
+                | CellMutation::DeleteFromRow => {}
             }
             let Some((first, end)) = mutation.deleted() else { continue };
             let bounds = (first.as_ref(), end.as_ref());
@@ -160,16 +221,21 @@ impl RowMutation {
             let rewritten: Vec<CellKey> = rewritten.map(|(key, _)| key.clone()).collect();
             for key in rewritten {
                 change.written.remove(&key);
-                if there.contains(&key) {
+                if cells.contains_key(&key) {
                     change.removed.insert(key);
                 }
             }
         }
-        change
+        Ok(change)
     }
 }
 
 impl CellMutation {
+    /// True if the mutation deletes cells.
+    fn deletes(&self) -> bool {
+        !matches!(self, Self::SetCell { .. } | Self::AddToCell { .. })
+    }
+
     /// Bounds of the cells that the mutation deletes; `None` if it deletes none.
     fn deleted(&self) -> Option<(Bound<CellKey>, Bound<CellKey>)> {
         let place = |family: &str, qualifier: &[u8], timestamp| CellKey {
@@ -178,7 +244,7 @@ impl CellMutation {
             timestamp,
         };
         match self {
-            Self::SetCell { .. } => None,
+            Self::SetCell { .. } | Self::AddToCell { .. } => None,
             Self::DeleteFromColumn { family, qualifier, start, end } => {
                 let first = start.unwrap_or(i64::MIN);
                 let last = match end {
@@ -200,6 +266,12 @@ impl CellMutation {
 }
 
 impl RowChange {
+    /// Adds a cell that is written.
+    fn write(&mut self, key: CellKey, value: Vec<u8>) {
+        self.removed.remove(&key);
+        self.written.insert(key, value);
+    }
+
     /// True if nothing is written or removed.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty() && self.removed.is_empty()

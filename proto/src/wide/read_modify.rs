@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::aggregate::{number_of, sum};
 use super::{CellKey, MUTATIONS_MAX, Wide, check_row_key, invalid};
 use crate::error::Error;
-
-/// Bytes of a counter: a signed integer, big-endian.
-const COUNTER_BYTES: usize = 8;
 
 /// A request that reads and writes cells of one row, as a whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,23 +55,8 @@ impl ReadModifyRule {
                 Ok([present.unwrap_or_default(), value.as_slice()].concat())
             }
             Self::Increment { amount, qualifier, .. } => {
-                let name = String::from_utf8_lossy(qualifier);
-                let counter = match present {
-                    None | Some([]) => 0,
-                    Some(bytes) => {
-                        let bytes = <[u8; COUNTER_BYTES]>::try_from(bytes).map_err(|_| {
-                            Error::InvalidInput(format!(
-                                "column \"{name}\" has a value of {} bytes, which is not a counter of {COUNTER_BYTES}",
-                                bytes.len()
-                            ))
-                        })?;
-                        i64::from_be_bytes(bytes)
-                    }
-                };
-                let Some(sum) = counter.checked_add(*amount) else {
-                    return invalid(format!("the counter in column \"{name}\" is out of range"));
-                };
-                Ok(sum.to_be_bytes().to_vec())
+                let counter = number_of(qualifier, present)?.unwrap_or(0);
+                Ok(sum(qualifier, counter, *amount)?.to_be_bytes().to_vec())
             }
         }
     }
@@ -83,7 +66,8 @@ impl ReadModify {
     /// Checks the request against a table's families and limits.
     ///
     /// # Errors
-    /// As [`Wide::check_cell`]; [`Error::InvalidInput`] also for a request without rules or with too many.
+    /// As [`Wide::check_cell`]; [`Error::InvalidInput`] also for a request without rules or with too many, and for cells of
+    /// an aggregate family.
     pub fn check(&self, wide: &Wide) -> Result<(), Error> {
         check_row_key(&self.row_key)?;
         if self.rules.is_empty() || self.rules.len() > MUTATIONS_MAX {
@@ -91,12 +75,13 @@ impl ReadModify {
         }
         self.rules.iter().try_for_each(|rule| {
             let (family, qualifier) = rule.column();
-            wide.check_cell(&self.row_key, family, qualifier, 0)
+            wide.check_cell(&self.row_key, family, qualifier, 0)?;
+            wide.check_no_aggregate(family)
         })
     }
 
-    /// The cells that the request writes in a row with these cells. A new cell has the time `now_us`, or that of the
-    /// newest cell of its column if that is later, so that it is the newest one.
+    /// The cells that the request writes in a row with these cells, of which the newest of each column that it names suffice.
+    /// A new cell has the time `now_us`, or that of the newest cell of its column if that is later, so that it is the newest.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when a value is no counter, or a counter would leave its range.

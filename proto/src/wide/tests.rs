@@ -32,7 +32,7 @@ fn schema(wide: Wide) -> TableSchema {
 }
 
 fn families(names: &[&str]) -> Wide {
-    let family = |name: &&str| Family { name: (*name).to_owned(), gc: None };
+    let family = |name: &&str| Family { name: (*name).to_owned(), gc: None, aggregate: None };
     Wide { families: names.iter().map(family).collect(), ..Wide::default() }
 }
 
@@ -47,6 +47,30 @@ fn set(family: &str, qualifier: &str, timestamp: i64, value: &str) -> CellMutati
 
 fn key(family: &str, qualifier: &str, timestamp: i64) -> CellKey {
     CellKey { family: family.to_owned(), qualifier: qualifier.as_bytes().to_vec(), timestamp }
+}
+
+/// Families `n`, `low` and `high` of sums, minima and maxima, and `f` of bytes.
+fn aggregates() -> Wide {
+    let mut wide = families(&["n", "low", "high", "f"]);
+    for (family, aggregate) in wide.families.iter_mut().zip(Aggregate::ALL) {
+        family.aggregate = Some(aggregate);
+    }
+    wide
+}
+
+fn add(family: &str, qualifier: &str, timestamp: i64, number: i64) -> CellMutation {
+    let (family, qualifier) = (family.to_owned(), qualifier.as_bytes().to_vec());
+    CellMutation::AddToCell { family, qualifier, timestamp, number }
+}
+
+/// Effect of a request on a row of these cells, without values.
+fn change_of<'c>(
+    request: &RowMutation,
+    cells: impl Iterator<Item = &'c CellKey>,
+    now_us: i64,
+) -> RowChange {
+    let cells = cells.map(|key| (key.clone(), Vec::new())).collect();
+    request.change(&Wide::default(), (&cells, &BTreeSet::new()), now_us).unwrap()
 }
 
 #[test]
@@ -91,7 +115,7 @@ fn a_wide_table_has_five_columns_and_keeps_its_rows_together() {
         "a column family name of 65 bytes exceeds the limit of 64 bytes"
     );
     let ruled = |gc| Wide {
-        families: vec![Family { name: "f".to_owned(), gc: Some(gc) }],
+        families: vec![Family { name: "f".to_owned(), gc: Some(gc), aggregate: None }],
         ..Wide::default()
     };
     assert_eq!(with_families(ruled(GcRule::MaxVersions(0))), "'max_versions' must be 1 or more");
@@ -169,7 +193,7 @@ fn rules_collect_what_their_words_say() {
 /// True if a mutation deletes a cell.
 fn deletes(mutation: &CellMutation, cell: &CellKey) -> bool {
     match mutation {
-        CellMutation::SetCell { .. } => false,
+        CellMutation::SetCell { .. } | CellMutation::AddToCell { .. } => false,
         CellMutation::DeleteFromColumn { family, qualifier, start, end } => {
             cell.family == *family
                 && cell.qualifier == *qualifier
@@ -195,7 +219,7 @@ fn a_request_with_many_deletions_looks_at_each_cell_once() {
     mutations.extend((0..1_000).map(|_| CellMutation::DeleteFromFamily { family: "f".to_owned() }));
     mutations.push(set("f\0", "b", 1, ""));
     let request = RowMutation { row_key: b"r".to_vec(), mutations };
-    let change = request.change(there.iter(), 0);
+    let change = change_of(&request, there.iter(), 0);
     assert_eq!(change.removed.len(), there.len());
     assert_eq!(change.written.len(), 1, "another family");
 }
@@ -206,7 +230,7 @@ fn later_mutations_of_a_request_see_earlier_ones() {
     let change = |mutations: Vec<CellMutation>| {
         let request = RowMutation { row_key: b"r".to_vec(), mutations };
         assert!(request.check(&families(&["f", "g"])).is_ok());
-        request.change(there.iter(), 77)
+        change_of(&request, there.iter(), 77)
     };
     let column = CellMutation::DeleteFromColumn {
         family: "f".to_owned(),
@@ -243,7 +267,8 @@ fn cells_without_a_time_get_that_of_the_server_once() {
     assert!(!request.reads());
     let stamped = request.stamped(5);
     assert_eq!(stamped.clone().stamped(6), stamped);
-    assert_eq!(stamped.change(std::iter::empty(), 7).written.keys().next(), Some(&key("f", "", 5)));
+    let change = change_of(&stamped, std::iter::empty(), 7);
+    assert_eq!(change.written.keys().next(), Some(&key("f", "", 5)));
 }
 
 #[test]
@@ -260,6 +285,76 @@ fn garbage_of_a_row_is_that_of_its_columns() {
     ]);
     let garbage: Vec<&CellKey> = wide.garbage(cells.iter(), 9).into_iter().collect();
     assert_eq!(garbage, [&key("f", "a", 1), &key("gone", "a", 1)]);
+}
+
+#[test]
+fn numbers_are_combined_in_the_order_of_the_mutations() {
+    let number = |number: i64| number.to_be_bytes().to_vec();
+    let cells = BTreeMap::from([
+        (key("high", "a", 1), number(3)),
+        (key("low", "a", 1), number(3)),
+        (key("n", "a", 1), number(3)),
+        (key("n", "a", 2), number(100)),
+    ]);
+    let hidden = BTreeSet::from([key("n", "a", 2)]);
+    let change = |mutations: Vec<CellMutation>| {
+        let request = RowMutation { row_key: b"r".to_vec(), mutations };
+        request.check(&aggregates()).unwrap();
+        assert!(request.reads());
+        request.change(&aggregates(), (&cells, &hidden), 77).unwrap()
+    };
+    let combined = change(vec![
+        add("n", "a", 1, 4),
+        add("n", "a", 1, -2),
+        add("low", "a", 1, 4),
+        add("low", "b", 1, 4),
+        add("high", "a", 1, 4),
+        set("f", "a", 1, "x"),
+    ]);
+    let expected = [
+        (key("f", "a", 1), b"x".to_vec()),
+        (key("high", "a", 1), number(4)),
+        (key("low", "a", 1), number(3)),
+        (key("low", "b", 1), number(4)),
+        (key("n", "a", 1), number(5)),
+    ];
+    assert_eq!(combined, RowChange { written: BTreeMap::from(expected), removed: BTreeSet::new() });
+    // Garbage is not there, and neither is a cell that was deleted before.
+    let value = |change: &RowChange, time| change.written.get(&key("n", "a", time)).cloned();
+    assert_eq!(value(&change(vec![add("n", "a", 2, 7)]), 2), Some(number(7)));
+    let renewed = change(vec![CellMutation::DeleteFromRow, add("n", "a", 1, 7)]);
+    assert_eq!(value(&renewed, 1), Some(number(7)));
+    assert_eq!(renewed.removed.len(), 3);
+    let deleted = change(vec![add("n", "a", 1, 7), CellMutation::DeleteFromRow]);
+    assert_eq!((deleted.written.len(), deleted.removed.len()), (0, 4));
+}
+
+#[test]
+fn cells_of_aggregate_families_are_numbers_that_are_only_added_to() {
+    let wide = aggregates();
+    let check = |mutation| {
+        let request = RowMutation { row_key: b"r".to_vec(), mutations: vec![mutation] };
+        request.check(&wide).unwrap_err().to_string()
+    };
+    assert_eq!(
+        check(set("n", "a", 1, "12345678")),
+        "column family \"n\" is an aggregate family, to whose cells numbers can be added only"
+    );
+    assert_eq!(check(add("f", "a", 1, 1)), "column family \"f\" is not an aggregate family");
+    assert_eq!(check(add("g", "a", 1, 1)), "column family \"g\" does not exist");
+    let rule = ReadModifyRule::Increment { family: "n".to_owned(), qualifier: vec![], amount: 1 };
+    let request = ReadModify { row_key: b"r".to_vec(), rules: vec![rule] };
+    assert!(request.check(&wide).unwrap_err().to_string().contains("is an aggregate family"));
+    wide.check_value("n", 8).unwrap();
+    wide.check_value("f", 3).unwrap();
+    let error = wide.check_value("n", 3).unwrap_err().to_string();
+    assert!(error.ends_with("must be a number of 8 bytes, not 3"), "{error}");
+    let cells = BTreeMap::from([(key("n", "a", 1), i64::MAX.to_be_bytes().to_vec())]);
+    let request = RowMutation { row_key: b"r".to_vec(), mutations: vec![add("n", "a", 1, 1)] };
+    let error = request.change(&wide, (&cells, &BTreeSet::new()), 0).unwrap_err();
+    assert_eq!(error.to_string(), "the counter in column \"a\" is out of range");
+    assert_eq!(request.added(), BTreeSet::from([key("n", "a", 1)]));
+    assert!(!request.deletes());
 }
 
 fn increment(amount: i64) -> ReadModifyRule {
@@ -399,7 +494,7 @@ proptest! {
             }
         });
         let request = RowMutation { row_key: b"r".to_vec(), mutations: mutations.collect() };
-        let change = request.change(cells.keys(), 0);
+        let change = change_of(&request, cells.keys(), 0);
         prop_assert!(change.removed.iter().all(|cell| cells.contains_key(cell)));
         let mut changed = cells.clone();
         changed.retain(|cell, _| !change.removed.contains(cell));

@@ -34,7 +34,7 @@ use crate::service::{
 };
 use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
-use crate::wide::{DroppedFamily, Family, FamilyChange, GcRule, Wide};
+use crate::wide::{Aggregate, DroppedFamily, Family, FamilyChange, GcRule, Wide};
 
 fn name() -> impl Strategy<Value = String> {
     "[a-zé\"]{0,6}"
@@ -151,7 +151,9 @@ fn gc_rule() -> impl Strategy<Value = GcRule> {
 }
 
 fn wide() -> impl Strategy<Value = Wide> {
-    let family = (name(), option::of(gc_rule())).prop_map(|(name, gc)| Family { name, gc });
+    let aggregate = option::of(proptest::sample::select(Aggregate::ALL.to_vec()));
+    let family = (name(), option::of(gc_rule()), aggregate)
+        .prop_map(|(name, gc, aggregate)| Family { name, gc, aggregate });
     let dropped = (name(), any::<u32>())
         .prop_map(|(name, version)| DroppedFamily { name, version: SchemaVersion(version) });
     (vec(family, 0..3), vec(dropped, 0..2), any::<u64>(), any::<u64>()).prop_map(

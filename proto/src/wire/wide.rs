@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Wire, all, missing, pb};
 use crate::error::Error;
 use crate::id::SchemaVersion;
-use crate::wide::{DroppedFamily, Family, FamilyChange, GC_DEPTH_MAX, GcRule, Wide};
+use crate::wide::{Aggregate, DroppedFamily, Family, FamilyChange, GC_DEPTH_MAX, GcRule, Wide};
 
 impl Wire for Wide {
     type Message = pb::Wide;
@@ -39,11 +39,25 @@ impl Wire for Family {
         if let Some(rule) = &self.gc {
             write_rule(rule, &mut nodes);
         }
-        pb::Family { name: self.name.clone(), gc: nodes }
+        let aggregate = match self.aggregate {
+            None => pb::Aggregate::Unspecified,
+            Some(Aggregate::Sum) => pb::Aggregate::Sum,
+            Some(Aggregate::Min) => pb::Aggregate::Min,
+            Some(Aggregate::Max) => pb::Aggregate::Max,
+        };
+        pb::Family { name: self.name.clone(), gc: nodes, aggregate: aggregate.into() }
     }
 
     fn from_wire(message: pb::Family) -> Result<Self, Error> {
-        Ok(Self { name: message.name, gc: read_rule(message.gc)? })
+        let aggregate = match pb::Aggregate::try_from(message.aggregate) {
+            Ok(pb::Aggregate::Unspecified) => None,
+            Ok(pb::Aggregate::Sum) => Some(Aggregate::Sum),
+            Ok(pb::Aggregate::Min) => Some(Aggregate::Min),
+            Ok(pb::Aggregate::Max) => Some(Aggregate::Max),
+            // Cells that were combined in another way would be spoilt.
+            Err(_) => return Err(missing("aggregate of a family")),
+        };
+        Ok(Self { name: message.name, gc: read_rule(message.gc)?, aggregate })
     }
 }
 

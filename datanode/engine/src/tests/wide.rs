@@ -33,7 +33,7 @@ fn schema(families: Vec<Family>) -> TableSchema {
 }
 
 fn family(name: &str, gc: Option<GcRule>) -> Family {
-    Family { name: name.to_owned(), gc }
+    Family { name: name.to_owned(), gc, aggregate: None }
 }
 
 async fn fixture(families: Vec<Family>) -> Fixture {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   MutateRow(s) ─┬─ rows that only set cells ── batches of up to 4 MiB ──▶ ingest
-//!                 └─ rows that delete ─────────── one by one ─────────────▶ Frontend::mutate_row
+//!                 └─ rows that delete or add ──── one by one ─────────────▶ Frontend::mutate_row
 //!   CheckAndMutateRow, ReadModifyWriteRow ──────────────────────────────▶ the frontend's, for one row
 //! ```
 //!
@@ -68,7 +68,7 @@ fn actions<'a>(mutations: impl Iterator<Item = &'a CellMutation>) -> Vec<Action>
     let (mut inserts, mut deletes) = (false, false);
     for mutation in mutations {
         match mutation {
-            CellMutation::SetCell { .. } => inserts = true,
+            CellMutation::SetCell { .. } | CellMutation::AddToCell { .. } => inserts = true,
             CellMutation::DeleteFromColumn { .. }
             | CellMutation::DeleteFromFamily { .. }
             | CellMutation::DeleteFromRow => deletes = true,

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn family(name: &str, gc: Option<GcRule>) -> Family {
-        Family { name: name.to_owned(), gc }
+        Family { name: name.to_owned(), gc, aggregate: None }
     }
 
     #[test]

@@ -46,7 +46,8 @@ impl World {
     }
 
     async fn create(&self, table: &str, cuts: &[&'static str]) -> Result<(), Status> {
-        let families = ["f", "g"].map(|family| Family { name: family.to_owned(), gc: None });
+        let families =
+            ["f", "g"].map(|family| Family { name: family.to_owned(), gc: None, aggregate: None });
         let cuts = cuts.iter().map(|cut| Bytes::from_static(cut.as_bytes())).collect();
         self.store.create(self.root, &name(table), families.to_vec(), cuts).await
     }
@@ -189,13 +190,16 @@ async fn families_change_and_rows_are_dropped() {
     let rule = Some(GcRule::MaxVersions(2));
     let changes = vec![
         FamilyChange::Drop("g".to_owned()),
-        FamilyChange::Update(Family { name: "f".to_owned(), gc: rule.clone() }),
-        FamilyChange::Create(Family { name: "h".to_owned(), gc: None }),
+        FamilyChange::Update(Family { name: "f".to_owned(), gc: rule.clone(), aggregate: None }),
+        FamilyChange::Create(Family { name: "h".to_owned(), gc: None, aggregate: None }),
     ];
     world.store.alter(root, &table, changes).await.unwrap();
     let families = world.store.table(root, &table).await.unwrap().wide.families;
-    let expected =
-        [("f", rule), ("h", None)].map(|(name, gc)| Family { name: name.to_owned(), gc });
+    let expected = [("f", rule), ("h", None)].map(|(name, gc)| Family {
+        name: name.to_owned(),
+        gc,
+        aggregate: None,
+    });
     assert_eq!(families, expected);
     assert_eq!(world.all().await, ["b#1/f:q@1000=1"]);
     world.store.drop_rows(root, &table, KeySpan::all()).await.unwrap();
@@ -250,7 +254,7 @@ async fn a_family_that_is_created_again_has_no_cells_of_the_former_one() {
     let stored = Arc::clone(frontend.catalog().table("i", "t").unwrap());
     let need = need_of(frontend, Action::Own, &stored).unwrap();
     let permit = frontend.authorize(&world.root, &[need]).unwrap();
-    let family = || Family { name: "g".to_owned(), gc: None };
+    let family = || Family { name: "g".to_owned(), gc: None, aggregate: None };
     let change = |change| Ddl::AlterTable {
         database: "i".to_owned(),
         name: "t".to_owned(),

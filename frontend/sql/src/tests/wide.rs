@@ -30,8 +30,8 @@ fn all_forms_make_the_same_table() {
     assert_eq!(table.schema.key.len(), 4);
     assert_eq!(table.schema.options.partitioning.keep_together, 1);
     let families = vec![
-        Family { name: "stats".to_owned(), gc: Some(GcRule::MaxVersions(3)) },
-        Family { name: "meta".to_owned(), gc: None },
+        Family { name: "stats".to_owned(), gc: Some(GcRule::MaxVersions(3)), aggregate: None },
+        Family { name: "meta".to_owned(), gc: None, aggregate: None },
     ];
     assert_eq!(table.schema.options.wide, Some(Wide { families, ..Wide::default() }));
     let options = "WITH (kind = 'wide', families = 'stats GC (max_versions = 3), meta')";
@@ -90,13 +90,13 @@ fn a_wide_table_has_no_copies() {
 #[test]
 fn a_shown_wide_table_makes_itself_again() {
     let sql = "CREATE TABLE w WIDE (ROW KEY BYTES) FAMILIES (stats GC (MAX_VERSIONS = 3 OR \
-               (max_age = '30d' AND max_versions = 9)), \"a-b\") SPLIT AT ('m') \
-               WITH (row_size_max = '1GB', row_size_warn = '7 MB')";
+               (max_age = '30d' AND max_versions = 9)), \"a-b\", n aggregate sum) \
+               SPLIT AT ('m') WITH (row_size_max = '1GB', row_size_warn = '7 MB')";
     let shown = create_table_sql(&made(sql));
     assert_eq!(
         shown,
         "CREATE TABLE w WIDE (ROW KEY BYTES)
-FAMILIES (stats GC (MAX_VERSIONS = 3 OR (MAX_AGE = '30d' AND MAX_VERSIONS = 9)), \"a-b\")
+FAMILIES (stats GC (MAX_VERSIONS = 3 OR (MAX_AGE = '30d' AND MAX_VERSIONS = 9)), \"a-b\", n AGGREGATE SUM)
 PARTITION BY RANGE (row_key)
 SPLIT AT (
   (X'6D')

@@ -28,6 +28,20 @@ fn later_types_keep_their_numbers() {
     }
 }
 
+#[test]
+fn aggregates_of_families_keep_their_numbers() {
+    for (aggregate, number) in [(Aggregate::Sum, 1), (Aggregate::Min, 2), (Aggregate::Max, 3)] {
+        let family = Family { name: "n".to_owned(), gc: None, aggregate: Some(aggregate) };
+        let bytes = family.encode_wire().to_vec();
+        assert_eq!(bytes, [10, 1, b'n', 24, number]);
+        assert_eq!(Family::decode_wire(bytes.into()).unwrap(), family);
+    }
+    // A family of bytes has no number, and one that this version does not know is refused.
+    let plain = Family { name: "n".to_owned(), gc: None, aggregate: None };
+    assert_eq!(plain.encode_wire().to_vec(), [10, 1, b'n']);
+    assert!(Family::decode_wire(vec![10_u8, 1, b'n', 24, 4].into()).is_err());
+}
+
 /// A column with every field set.
 fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
     Column {
@@ -94,8 +108,8 @@ fn wide() -> Wide {
         GcRule::MaxAge(Duration::from_secs(86_400)),
     ]);
     let families = vec![
-        Family { name: "stats".to_owned(), gc: Some(rule) },
-        Family { name: "meta".to_owned(), gc: None },
+        Family { name: "stats".to_owned(), gc: Some(rule), aggregate: None },
+        Family { name: "meta".to_owned(), gc: None, aggregate: None },
     ];
     Wide { families, dropped: Vec::new(), row_bytes_warn: 300, row_bytes_max: 70_000 }
 }
