@@ -170,7 +170,7 @@ impl Frontend {
     ) -> Result<Cells, SqlError> {
         request.check(wide_of(table)?)?;
         let request = request.clone();
-        let (row_key, selection) = (request.row_key.clone(), Wanted::all());
+        let (row_key, selection) = (request.row_key.clone(), Wanted::by_rules(&request));
         let decide = move |row: &Row<'_>| {
             let now_us = now_us();
             let written = request.change(&row.visible(), now_us - now_us.rem_euclid(1_000))?;

@@ -415,6 +415,19 @@ def additions_of_many_clients_are_all_counted():
 
 
 @test
+def an_increment_counts_on_from_the_newest_of_many_cells():
+    new = table()
+    with data.BigtableDataClient(project=PROJECT) as client, client.get_table(INSTANCE, new.table_id) as target:
+        cells = [data.SetCell("stats", b"n", number, timestamp_micros=number * 1_000) for number in range(8_000)]
+        target.mutate_row(b"k", cells)
+        began = time.monotonic()
+        for _ in range(10):
+            row = target.read_modify_write_row(b"k", [IncrementRule("stats", b"n", 1)])
+        assert int.from_bytes(row.get_cells("stats", b"n")[0].value, "big") == 8_009
+        assert time.monotonic() - began < 10
+
+
+@test
 def a_large_row_is_read_in_parts():
     new = table()
     row = new.direct_row(b"a")

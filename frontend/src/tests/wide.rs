@@ -268,6 +268,35 @@ async fn cells_of_an_aggregate_family_are_numbers() {
     assert_eq!(db.one("SELECT count(*) FROM w").await, "1");
 }
 
+#[tokio::test]
+async fn an_increment_starts_from_the_newest_of_many_cells_of_each_column() {
+    let db = wide().await;
+    let number = |number: i64| String::from_utf8(number.to_be_bytes().to_vec()).unwrap();
+    let columns: Vec<String> = (0..12).map(|column| format!("c{column:02}")).collect();
+    for column in &columns {
+        let versions = (0..50).map(|time| set("f", column, time, &number(time)));
+        mutate(&db, "r", versions.collect()).await.unwrap();
+    }
+    // Columns that are read by themselves, and more that are read together.
+    for count in [2, columns.len()] {
+        let rules = columns.iter().take(count).map(|column| ReadModifyRule::Increment {
+            family: "f".to_owned(),
+            qualifier: column.as_bytes().to_vec(),
+            amount: 10,
+        });
+        let request = ReadModify { row_key: b"r".to_vec(), rules: rules.collect() };
+        let written = db.frontend.read_modify_row(&db.permit(), &table(&db), &request).await;
+        let written: Vec<i64> = written
+            .unwrap()
+            .into_values()
+            .map(|value| i64::from_be_bytes(value.try_into().unwrap()))
+            .collect();
+        let expected: Vec<i64> =
+            (0..count).map(|column| if count > 2 && column < 2 { 69 } else { 59 }).collect();
+        assert_eq!(written, expected);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_and_a_plain_write_of_another_cell_do_not_pass_each_other() {
     let db = wide().await;

@@ -2,9 +2,10 @@
 //!
 //! | request | cells |
 //! |---|---|
-//! | checks, appends, increments | all, garbage included, with values |
+//! | checks | all, garbage included, with values |
 //! | deletes | all, garbage included, without values |
 //! | additions to cells of aggregates | those that they name |
+//! | appends and increments | the newest of each column that they name |
 //!
 //! Whatever is read, a write takes effect only if no cell of the row was written since. Several parts of a row may be read at
 //! different moments: the condition is that of the first of them.
@@ -21,10 +22,10 @@ use partita_proto::Error;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::schema::{Column, ColumnType, TableSchema};
-use partita_proto::service::{ReadFrom, ScanRequest};
+use partita_proto::service::{KeyOrder, ReadFrom, ScanRequest};
 use partita_proto::size::batch_bytes;
 use partita_proto::value::Value;
-use partita_proto::wide::{CellKey, KEY_COLUMNS, RowMutation};
+use partita_proto::wide::{CellKey, KEY_COLUMNS, ReadModify, RowMutation};
 
 use crate::error::SqlError;
 use crate::frontend::Frontend;
@@ -35,6 +36,8 @@ use crate::reads::Reads;
 const FORMS: usize = 3;
 /// Bytes of a cell in each form beside those of its parts, about.
 const CELL_BYTES: usize = 160;
+/// Columns of which the newest cell is read by a scan for each; of more, all cells are read by one.
+const SINGLE_COLUMNS_MAX: usize = 8;
 /// Families, qualifiers or timestamps that restrict a scan; more do not.
 const POINTS_MAX: usize = 1_024;
 
@@ -52,6 +55,8 @@ struct Part {
     families: BTreeSet<String>,
     qualifiers: BTreeSet<Vec<u8>>,
     timestamps: BTreeSet<i64>,
+    /// Number of the cells that are needed, in the order of the key: newest first in a column.
+    limit: Option<usize>,
     has_values: bool,
     has_garbage: bool,
 }
@@ -76,6 +81,25 @@ impl Wanted {
             }
             // Behind the part without values, whose cells it replaces.
             parts.push(part);
+        }
+        Self(parts)
+    }
+
+    /// The cells on which appends and increments depend: the newest that queries return of each column.
+    pub(super) fn by_rules(request: &ReadModify) -> Self {
+        let columns: BTreeSet<(&str, &[u8])> =
+            request.rules.iter().map(|rule| rule.column()).collect();
+        let is_single = columns.len() <= SINGLE_COLUMNS_MAX;
+        let limit = is_single.then_some(1);
+        let mut parts = Vec::new();
+        for (family, qualifier) in columns {
+            if parts.is_empty() || is_single {
+                parts.push(Part { limit, has_values: true, ..Part::default() });
+            }
+            if let Some(part) = parts.last_mut() {
+                part.families.insert(family.to_owned());
+                part.qualifiers.insert(qualifier.to_vec());
+            }
         }
         Self(parts)
     }
@@ -161,13 +185,14 @@ impl Frontend {
                 epoch: route.epoch,
                 columns: Arc::clone(&columns),
                 domains: domains.clone(),
-                limit: None,
+                // A node that returns another order returns all cells.
+                limit: part.limit,
                 parallelism: 1,
                 newest_only: false,
                 probes: Vec::new(),
                 read_from: ReadFrom::Leader,
                 first_by_time: None,
-                order: None,
+                order: part.limit.map(|_| KeyOrder::ASCENDING),
                 for_update: true,
                 uncollected: part.has_garbage,
             };
@@ -235,13 +260,36 @@ fn bytes(batch: &RecordBatch, column: usize, row: usize) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use partita_proto::wide::CellMutation;
+    use partita_proto::wide::{CellMutation, ReadModifyRule};
 
     use super::*;
+
+    fn increment(family: &str, qualifier: &str) -> ReadModifyRule {
+        let (family, qualifier) = (family.to_owned(), qualifier.as_bytes().to_vec());
+        ReadModifyRule::Increment { family, qualifier, amount: 1 }
+    }
 
     fn add(qualifier: &str, timestamp: i64) -> CellMutation {
         let (family, qualifier) = ("n".to_owned(), qualifier.as_bytes().to_vec());
         CellMutation::AddToCell { family, qualifier, timestamp, number: 1 }
+    }
+
+    #[test]
+    fn increments_read_the_newest_cell_of_each_column() {
+        let parts_of = |rules| Wanted::by_rules(&ReadModify { row_key: b"r".to_vec(), rules }).0;
+        let newest = |family: &str, qualifier: &str| Part {
+            families: BTreeSet::from([family.to_owned()]),
+            qualifiers: BTreeSet::from([qualifier.as_bytes().to_vec()]),
+            limit: Some(1),
+            has_values: true,
+            ..Part::default()
+        };
+        let rules = vec![increment("g", "a"), increment("f", "b"), increment("g", "a")];
+        assert_eq!(parts_of(rules), [newest("f", "b"), newest("g", "a")]);
+        let many = (0..=SINGLE_COLUMNS_MAX).map(|number| increment("f", &number.to_string()));
+        let parts = parts_of(many.collect());
+        assert_eq!((parts.len(), parts[0].limit), (1, None));
+        assert_eq!(parts[0].qualifiers.len(), SINGLE_COLUMNS_MAX + 1);
     }
 
     #[test]

@@ -86,6 +86,17 @@ async fn old_versions_are_hidden_at_once_and_removed_by_compaction() {
     let limited = Scan { limit: Some(4), ..fixture.scan(&ALL, &[]) };
     let limited = collect(&fixture.partition, limited).await.unwrap();
     assert_eq!(times(&limited.streams.concat()), [5, 4, 3, 9], "in key order, newest first");
+    // The newest cell of one column, and the cells of some times.
+    let (row_key, qualifier) = (Value::String("row".to_owned()), Value::Binary(b"q".to_vec()));
+    let column = [("row_key", Domain::point(row_key)), ("qualifier", Domain::point(qualifier))];
+    let order = Some(KeyOrder::ASCENDING);
+    let limited = Scan { limit: Some(1), order, ..fixture.scan(&ALL, &column) };
+    let limited = collect(&fixture.partition, limited).await.unwrap();
+    assert_eq!(times(&limited.streams.concat()), [5]);
+    let points = Domain::points([1, 4].map(Value::Timestamp));
+    let [row_key, qualifier] = column;
+    let read = fixture.read_where(&ALL, &[row_key, qualifier, ("cell_ts", points)]).await.unwrap();
+    assert_eq!(times(&read), [4], "the other is garbage");
     fixture.flush().await.unwrap();
     assert!(fixture.partition.compact(true).await.unwrap());
     assert_eq!(times(&uncollected(&fixture).await), newest);
