@@ -38,6 +38,8 @@ pub enum Plant {
     ReadUnasked = 13,
     /// A write takes effect whatever its condition says.
     LoseUpdates = 14,
+    /// A partition does not know the writes again that it has taken.
+    ForgetWrites = 15,
 }
 
 #[cfg(feature = "planted-bugs")]

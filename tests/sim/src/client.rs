@@ -3,7 +3,9 @@
 //!
 //! Invariant: after a client has given up on a write, the write can still take effect at any later time.
 
+mod count;
 mod read;
+mod wide;
 mod write;
 
 use std::collections::BTreeMap;
@@ -17,12 +19,14 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::route::Route;
 use partita_proto::service::{Ddl, MetaService, RequestId};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::nodes::METAS;
 use crate::random::Random;
 use crate::remote::Remote;
 use crate::tables::{DATABASE, KEYS};
+use crate::workload::Workload;
 
 /// Time limit for one answer.
 const CALL_WAIT: Duration = Duration::from_millis(2500);
@@ -93,8 +97,8 @@ impl Client {
     }
 
     /// Has meta make a change, following the hints to the leader, until success, a final error, or the end of
-    /// `patience`.
-    pub(crate) async fn change(&self, ddl: Ddl, patience: Duration) -> Result<(), Error> {
+    /// `patience`. True if anything changed.
+    pub(crate) async fn change(&self, ddl: Ddl, patience: Duration) -> Result<bool, Error> {
         use partita_proto::service::ClusterService;
         let id = self.identity();
         let deadline = Instant::now() + patience;
@@ -106,7 +110,10 @@ impl Client {
                 let meta = meta.ok_or_else(|| Error::Unavailable("the meta is down".to_owned()))?;
                 meta.change_once(id, ddl).await
             });
-            let Err(error) = call.await else { return Ok(()) };
+            let error = match call.await {
+                Ok(changed) => return Ok(changed.changed),
+                Err(error) => error,
+            };
             if !error.is_retryable() || Instant::now() >= deadline {
                 return Err(error);
             }
@@ -170,11 +177,23 @@ impl Client {
         }
     }
 
-    /// Does random operations, one after the other, until `stop`.
-    pub(crate) async fn work(self: Arc<Self>, stop: tokio_util::sync::CancellationToken) {
+    /// A key of a table, or the number of a counter or a wide row.
+    fn any_key(&self) -> i64 {
+        i64::try_from(self.below(KEYS.unsigned_abs())).unwrap_or_default()
+    }
+
+    /// Does random operations of the workload, one after the other, until `stop`.
+    pub(crate) async fn work(self: Arc<Self>, stop: CancellationToken) {
+        match self.cluster.workload {
+            Workload::Mixed => self.mix(&stop).await,
+            Workload::Counters => self.count(&stop).await,
+            Workload::Wide => self.change_rows(&stop).await,
+        }
+    }
+
+    async fn mix(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            let key =
-                i64::try_from(self.below(u64::try_from(KEYS).unwrap_or(1))).unwrap_or_default();
+            let key = self.any_key();
             let _done = match self.below(28) {
                 0..7 => self.put(key, PATIENCE).await,
                 7..13 => self.get(key, PATIENCE).await,

@@ -13,13 +13,17 @@ use partita_proto::service::MetaService;
 use partita_raft::Host;
 
 use crate::history::History;
+use crate::ledger::Ledger;
 use crate::net::Net;
 use crate::nodes::{DataNode, METAS, MetaNode, Sizes};
+use crate::workload::Workload;
 
 /// The simulated cluster.
 pub(crate) struct Cluster {
     pub(crate) net: Arc<Net>,
     pub(crate) history: History,
+    pub(crate) workload: Workload,
+    pub(crate) ledger: Ledger,
     pub(crate) sizes: Sizes,
     pub(crate) data: Mutex<BTreeMap<NodeId, DataNode>>,
     pub(crate) metas: Mutex<BTreeMap<NodeId, MetaNode>>,

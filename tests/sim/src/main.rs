@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   main ── run ──┬── nodes: metas and datanodes, over simulated disks, files and networks
-//!                 ├── client: writes, reads and exchanges, into the history
+//!                 ├── client: what the workload says, into the history and the ledger
 //!                 ├── reshapes: splits and merges partitions
 //!                 ├── nemesis: faults
 //!                 └── invariants: conditions that must hold at all times
@@ -21,6 +21,7 @@ mod cluster;
 mod files;
 mod history;
 mod invariants;
+mod ledger;
 mod nemesis;
 mod net;
 mod nodes;
@@ -30,6 +31,8 @@ mod reshapes;
 mod run;
 mod tables;
 mod time;
+mod wide_rows;
+mod workload;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +42,8 @@ use clap::Parser;
 use partita_proto::blocking;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+use self::workload::Workload;
 
 /// Number of panics in all tasks, which are otherwise not noticed.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -52,6 +57,9 @@ struct Options {
     /// Simulated seconds with faults.
     #[arg(long, default_value_t = 40)]
     seconds: u64,
+    /// What the clients do.
+    #[arg(long, value_enum, default_value = "mixed")]
+    workload: Workload,
     /// Print every event as it happens.
     #[arg(long)]
     trace: bool,
@@ -59,7 +67,7 @@ struct Options {
     #[arg(long)]
     whole: bool,
     /// Bug to plant: skip-sync, forget-vote, early-ack, stranger, trust-rot, keep-failed, trust-old, ack-unopened,
-    /// ignore-sync, take-over, any-catalog, trust-numbers, read-unasked, lose-updates or leave-out.
+    /// ignore-sync, take-over, any-catalog, trust-numbers, read-unasked, lose-updates, forget-writes or leave-out.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     plant: Option<String>,
@@ -84,6 +92,7 @@ fn plant(options: &Options) -> Result<(), String> {
         Some("trust-numbers") => plant(Plant::TrustNumbers),
         Some("read-unasked") => plant(Plant::ReadUnasked),
         Some("lose-updates") => plant(Plant::LoseUpdates),
+        Some("forget-writes") => plant(Plant::ForgetWrites),
         Some("leave-out") => partita_engine::planted::leave_out(),
         Some(name) => return Err(format!("there is no bug {name} to plant")),
     }
@@ -143,13 +152,19 @@ fn report(options: &Options, outcome: &run::Outcome) -> ExitCode {
     let panics = PANICS.load(Ordering::SeqCst);
     let violations = history.violations();
     let verdict = if violations.is_empty() && panics == 0 { "ok" } else { "FAILED" };
+    let ledger = &outcome.cluster.ledger;
+    let work = match options.workload {
+        Workload::Mixed => {
+            format!("{} rows, {} operations on keys", outcome.acknowledged, outcome.operations)
+        }
+        Workload::Counters | Workload::Wide => {
+            format!("{} counted changes, {} numbers", ledger.counted(), ledger.given())
+        }
+    };
     println!(
-        "seed {} {verdict}: digest {:016x}, {} rows, {} operations on keys, {} splits, {} merges, {} replicas compared, \
-         {:.1} s simulated",
+        "seed {} {verdict}: digest {:016x}, {work}, {} splits, {} merges, {} replicas compared, {:.1} s simulated",
         options.seed,
         history.digest(),
-        outcome.acknowledged,
-        outcome.operations,
         history.splits(),
         history.merges(),
         outcome.compared,

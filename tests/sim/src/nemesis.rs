@@ -26,7 +26,7 @@ use crate::cluster::Cluster;
 use crate::net::Weather;
 use crate::nodes::{self, DataNode, METAS, MetaNode};
 use crate::random::Random;
-use crate::tables::{self, DATABASE, EVENTS, KEYED};
+use crate::tables::{self, DATABASE, KEYED};
 
 /// Time limit for waiting for a change of the catalog.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
@@ -338,7 +338,7 @@ async fn happen(
         }
         Fault::ReplicationFactor => {
             let factor = random.pick(factors).unwrap_or(3);
-            let name = random.pick(&[KEYED, EVENTS]).unwrap_or(KEYED);
+            let name = random.pick(cluster.workload.tables()).unwrap_or(KEYED);
             let change = TableChange::SetOptions(Box::new(tables::options(name, factor)));
             let (database, name) = (DATABASE.to_owned(), name.to_owned());
             let outcome =

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::random::Random;
-use crate::tables::{EVENTS, KEYED, KEYS};
+use crate::tables::{CLAIMS, COUNTERS, KEYS};
+use crate::wide_rows::{self, SUM, WIDE};
 
 /// Time limit for waiting for one split or merge.
 const WAIT: Duration = Duration::from_secs(40);
@@ -40,15 +41,16 @@ pub(crate) async fn go(cluster: &Arc<Cluster>, seed: u64, length: Duration) {
             under_way.join_next().await;
         }
         let tables = cluster.tables();
+        let names = cluster.workload.tables();
         let tables: Vec<&Arc<Table>> =
-            tables.iter().filter(|table| table.name == KEYED || table.name == EVENTS).collect();
+            tables.iter().filter(|table| names.contains(&table.name.as_str())).collect();
         let Some(table) = random.pick(&tables) else { continue };
         let routes = table.partitions.routes();
         // The more partitions there are, the likelier is a merge, so that neither all keys end up in one nor each
         // in its own.
         let pieces = u64::try_from(routes.len()).unwrap_or(u64::MAX);
         let order = if random.below(KEYS.unsigned_abs()) >= pieces {
-            split(routes, &mut random)
+            split(&table.name, routes, &mut random)
         } else {
             merge(routes, &mut random)
         };
@@ -59,18 +61,28 @@ pub(crate) async fn go(cluster: &Arc<Cluster>, seed: u64, length: Duration) {
     while under_way.join_next().await.is_some() {}
 }
 
-/// A split of a partition, at a random key inside it or in the middle of its rows.
-fn split(routes: &[Route], random: &mut Random) -> Option<AdminOrder> {
+/// A split of a partition, at a random key inside it or in the middle of its rows. Of a wide table sometimes one inside a
+/// row, which must be refused.
+fn split(table: &str, routes: &[Route], random: &mut Random) -> Option<AdminOrder> {
     let routes: Vec<&Route> = routes.iter().collect();
     let route = random.pick(&routes)?;
     let key = |bound: &Bound, otherwise| match bound.key.first() {
         Some(Value::Int(key)) => *key,
+        Some(Value::String(row)) => wide_rows::row_of(row).unwrap_or(otherwise),
         _ => otherwise,
     };
-    let (start, end) = (key(&route.range.start, 0), key(&route.range.end, KEYS));
+    let keys_end = if table == COUNTERS { KEYS * CLAIMS } else { KEYS };
+    let (start, end) = (key(&route.range.start, 0), key(&route.range.end, keys_end));
     let inside: Vec<i64> = (start + 1..end).collect();
     let key = random.pick(&inside)?;
-    let bound = Bound { placement: None, key: vec![Value::Int(key)] };
+    let key = match table {
+        WIDE if random.once_in(4) => {
+            vec![Value::String(wide_rows::row_key(key)), Value::String(SUM.to_owned())]
+        }
+        WIDE => vec![Value::String(wide_rows::row_key(key))],
+        _ => vec![Value::Int(key)],
+    };
+    let bound = Bound { placement: None, key };
     let bound = (!random.once_in(4)).then_some(bound);
     Some(AdminOrder::SplitPartition { partition: route.partition, at: bound })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::id::NodeId;
-use partita_proto::service::DataService;
+use partita_proto::service::{DataService, Ddl};
 use partita_raft::RaftError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,17 +15,20 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::history::History;
+use crate::invariants::counted;
 use crate::invariants::leaders::Leaders;
 use crate::invariants::linearizable;
 use crate::invariants::ranges::Ranges;
 use crate::invariants::replicas::{self, Replicas};
 use crate::invariants::rows;
+use crate::ledger::Ledger;
 use crate::nemesis::{self, Limits};
 use crate::net::Net;
 use crate::nodes::{self, DataNode, METAS, MetaNode, Sizes};
 use crate::random::Random;
 use crate::reshapes;
-use crate::tables::{self, EVENTS, KEYED, KEYS};
+use crate::tables::{self, DATABASE, EVENTS, KEYS, SEQUENCE};
+use crate::workload::Workload;
 use crate::{Options, PANICS};
 
 /// Time limit for everything to work again after the last fault: repairs, moves and elections have their own
@@ -36,7 +39,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const COMPARE: Duration = Duration::from_millis(1500);
 /// Time limit for a process with a failed log to end.
 const END_WAIT: Duration = Duration::from_secs(5);
-const CLIENTS: u64 = 4;
 
 /// The result of a run.
 pub(crate) struct Outcome {
@@ -77,6 +79,8 @@ pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
     let cluster = Arc::new(Cluster {
         net: Net::new(seed),
         history: History::new(options.trace),
+        workload: options.workload,
+        ledger: Ledger::default(),
         sizes: plan.sizes,
         data: Mutex::new(
             (1..=plan.nodes).map(|id| (NodeId(id), DataNode::new(NodeId(id)))).collect(),
@@ -109,7 +113,7 @@ async fn course(cluster: &Arc<Cluster>, plan: &Plan, seed: u64) {
         return;
     }
     let stop = CancellationToken::new();
-    let clients: Vec<_> = (1..=CLIENTS)
+    let clients: Vec<_> = (1..=cluster.workload.clients())
         .map(|number| {
             let client = Client::new(cluster, number, seed);
             tokio::spawn(client.work(stop.clone()))
@@ -118,13 +122,20 @@ async fn course(cluster: &Arc<Cluster>, plan: &Plan, seed: u64) {
     let faults = nemesis::rage(cluster, &admin, seed, plan.limits);
     futures::future::join(faults, reshapes::go(cluster, seed, plan.limits.length)).await;
     stop.cancel();
-    rest(cluster, &admin).await;
+    rest(cluster).await;
+    if cluster.workload == Workload::Mixed {
+        serve(cluster, &admin).await;
+    }
     for client in clients {
         if client.await.is_err() {
             cluster.history.violation("a client panicked".to_owned());
         }
     }
-    linearizable::check(&cluster.history);
+    match cluster.workload {
+        Workload::Mixed => linearizable::check(&cluster.history),
+        Workload::Counters => counted::check_counters(cluster, &admin, REST).await,
+        Workload::Wide => counted::check_rows(&admin, REST).await,
+    }
 }
 
 /// Returns at the first violation or panic.
@@ -149,20 +160,34 @@ async fn begin(cluster: &Arc<Cluster>, admin: &Arc<Client>, plan: &Plan) -> bool
             return false;
         }
     }
-    for (table, cuts) in [(KEYED, &[4][..]), (EVENTS, &[3, 6][..])] {
-        let deadline = Instant::now() + REST;
-        loop {
-            let ddl = tables::create(table, plan.factor, cuts);
-            let Err(error) = admin.change(ddl, Duration::from_secs(30)).await else { break };
-            if Instant::now() >= deadline {
-                cluster.history.violation(format!("table {table} was not created: {error}"));
-                return false;
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+    for (table, ddl) in cluster.workload.creation(plan.factor) {
+        if !create(cluster, admin, table, ddl).await {
+            return false;
+        }
+    }
+    if cluster.workload == Workload::Counters {
+        let database = cluster.newest_catalog().databases.get(DATABASE).map(|database| database.id);
+        let ddl = tables::create_sequence(database.unwrap_or_default());
+        if !create(cluster, admin, SEQUENCE, ddl).await {
+            return false;
         }
     }
     cluster.history.note("the tables exist");
     true
+}
+
+/// Has meta create a table or a sequence; false if that fails.
+async fn create(cluster: &Arc<Cluster>, admin: &Arc<Client>, name: &str, ddl: Ddl) -> bool {
+    let deadline = Instant::now() + REST;
+    loop {
+        let created = admin.change(ddl.clone(), Duration::from_secs(30)).await;
+        let Err(error) = created else { return true };
+        if Instant::now() >= deadline {
+            cluster.history.violation(format!("{name} was not created: {error}"));
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// Checks the invariants that must hold at all times.
@@ -182,8 +207,8 @@ async fn watch(cluster: Arc<Cluster>, compared: Arc<Mutex<u64>>) {
     }
 }
 
-/// Ends the faults and checks that everything works again.
-async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
+/// Ends the faults and waits until everything is in order again.
+async fn rest(cluster: &Arc<Cluster>) {
     cluster.history.note("no more faults");
     revive(cluster).await;
     // Repairs and elections take their time.
@@ -199,7 +224,10 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     cluster.history.note("at rest");
-    // At rest every key and the events can be written and read.
+}
+
+/// Checks that at rest every key and the events can be written and read.
+async fn serve(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     for key in 0..KEYS {
         if !admin.put(key, REST).await
             || !admin.exchange(key, REST).await

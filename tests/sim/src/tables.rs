@@ -1,25 +1,33 @@
 //! The tables of a simulation, and their rows as batches.
 //!
 //! `keyed (id BIGINT, v BIGINT, pad STRING, PRIMARY KEY (id))` holds one value per key; `events` has the same
-//! columns in append mode. The padding fills the log faster.
+//! columns in append mode. The padding fills the log faster. `counters` is like `keyed`: every [`CLAIMS`]th key is a
+//! counter, and those between two counters are claimed by clients, each by one.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use partita_proto::error::Error;
-use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
+use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, DatabaseId, SchemaVersion};
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
+use partita_proto::sequence::{NewSequence, SequenceChange, SequenceOptions, SequenceType};
 use partita_proto::service::{Ddl, NewTable};
 use partita_proto::value::Value;
+
+use crate::wide_rows::{self, WIDE};
 
 pub(crate) const DATABASE: &str = "public";
 pub(crate) const KEYED: &str = "keyed";
 pub(crate) const EVENTS: &str = "events";
+pub(crate) const COUNTERS: &str = "counters";
+pub(crate) const SEQUENCE: &str = "numbers";
 /// Number of keys; they are 0 to this, exclusive.
 pub(crate) const KEYS: i64 = 8;
+/// Distance of the keys of two counters.
+pub(crate) const CLAIMS: i64 = 1000;
 
 fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
     Column {
@@ -41,11 +49,16 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
 
 /// The options of a table with this replication factor.
 pub(crate) fn options(table: &str, replicas: u32) -> TableOptions {
-    TableOptions {
+    let mut options = TableOptions {
         append_mode: table == EVENTS,
         replication_factor: Some(replicas),
         ..TableOptions::default()
+    };
+    if table == WIDE {
+        options.partitioning.keep_together = 1;
+        options.wide = Some(wide_rows::families());
     }
+    options
 }
 
 /// Creates a table with partition bounds at these keys.
@@ -64,19 +77,36 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         checks: Vec::new(),
         view: None,
     };
-    let cut = |key: &i64| Bound { placement: None, key: vec![Value::Int(*key)] };
+    create_by(table, schema, cuts.iter().map(|key| Value::Int(*key)).collect())
+}
+
+/// Creates a table of this schema with partition bounds at these values of its first key column.
+pub(crate) fn create_by(table: &str, schema: TableSchema, cuts: Vec<Value>) -> Ddl {
+    let cut = |key: Value| Bound { placement: None, key: vec![key] };
     let table = NewTable {
         database: DATABASE.to_owned(),
         name: table.to_owned(),
         schema,
         placement: Placement::Range,
-        cuts: cuts.iter().map(cut).collect(),
+        cuts: cuts.into_iter().map(cut).collect(),
         owner: BOOTSTRAP_ROLE,
         copy_of: None,
         rekeys: false,
         sequences: Vec::new(),
     };
     Ddl::CreateTable { table: Box::new(table), if_not_exists: true }
+}
+
+/// Creates the sequence.
+pub(crate) fn create_sequence(database: DatabaseId) -> Ddl {
+    let sequence = NewSequence {
+        database,
+        name: SEQUENCE.to_owned(),
+        owner: BOOTSTRAP_ROLE,
+        options: SequenceOptions::new(SequenceType::Big),
+        column: None,
+    };
+    Ddl::Sequence(Box::new(SequenceChange::Create { sequence, if_not_exists: true }))
 }
 
 /// Rows for a put.

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::error::Error;
@@ -32,12 +33,18 @@ pub(super) enum Purpose {
 }
 
 /// Reads all acknowledged writes.
-const LOOK: Purpose = Purpose::Look { age_max: Duration::ZERO };
+pub(super) const LOOK: Purpose = Purpose::Look { age_max: Duration::ZERO };
 
 /// The rows of one partition, and the index of its log up to which they have all writes.
 struct Rows {
-    pairs: Vec<(i64, i64)>,
+    batches: Vec<RecordBatch>,
     index: u64,
+}
+
+/// The rows with a key, perhaps with others, and the condition under which a write of them replaces these.
+pub(super) struct Found {
+    pub(super) batches: Vec<RecordBatch>,
+    pub(super) condition: (PartitionId, Condition),
 }
 
 /// The values of a key, and the condition under which a write of it replaces these.
@@ -87,7 +94,7 @@ impl Client {
         };
         let node = node.unwrap_or(NodeId(1));
         let error = match self.service(node).rows(request).await {
-            Ok((rows, index)) => return Ok(Some(Rows { pairs: tables::pairs(&rows), index })),
+            Ok((batches, index)) => return Ok(Some(Rows { batches, index })),
             Err(error) => error,
         };
         self.check_error("scan", &error);
@@ -105,25 +112,40 @@ impl Client {
         purpose: Purpose,
         patience: Duration,
     ) -> Result<Values, Error> {
+        let found = self.rows_at(KEYED, Value::Int(key), purpose, patience).await?;
+        let pairs = tables::pairs(&found.batches);
+        let values: Vec<i64> = pairs.iter().filter(|row| row.0 == key).map(|row| row.1).collect();
+        if values.len() > 1 {
+            self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
+        }
+        Ok(Values { values, condition: found.condition })
+    }
+
+    /// The rows of a table with a value in the first column of the key, from the partition of this value.
+    pub(super) async fn rows_at(
+        &self,
+        name: &str,
+        key: Value,
+        purpose: Purpose,
+        patience: Duration,
+    ) -> Result<Found, Error> {
         let deadline = Instant::now() + patience;
-        let mut domains = Domains::default();
-        domains.restrict("id", Domain::point(Value::Int(key)));
         loop {
-            let table = self.table(KEYED, deadline).await?;
+            let table = self.table(name, deadline).await?;
             let codec = KeyCodec::new(&table.schema, &table.placement)?;
-            let bound = Bound { placement: None, key: vec![Value::Int(key)] };
+            let mut domains = Domains::default();
+            for column in table.schema.key_columns().take(1) {
+                domains.restrict(&column.storage_name, Domain::point(key.clone()));
+            }
+            let bound = Bound { placement: None, key: vec![key.clone()] };
             let route = table.partitions.find(&codec.encode_bound(&bound)?).clone();
             let scope = (&domains, purpose);
             let Some(rows) = self.scan(&table, &route, scope, deadline).await? else { continue };
-            let values: Vec<i64> =
-                rows.pairs.iter().filter(|row| row.0 == key).map(|row| row.1).collect();
-            if values.len() > 1 {
-                self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
-            }
             let (epoch, schema) = (route.epoch, table.schema.version);
-            let condition =
-                Condition { epoch, index: rows.index, bulk: None, schema, by_row: false };
-            return Ok(Values { values, condition: (route.partition, condition) });
+            let by_row = table.schema.options.wide.is_some();
+            let condition = Condition { epoch, index: rows.index, bulk: None, schema, by_row };
+            let condition = (route.partition, condition);
+            return Ok(Found { batches: rows.batches, condition });
         }
     }
 
@@ -160,7 +182,7 @@ impl Client {
                     let domains = Domains::default();
                     let scope = (&domains, Purpose::Look { age_max });
                     match self.scan(&table, route, scope, deadline).await? {
-                        Some(read) => rows.extend(read.pairs),
+                        Some(read) => rows.extend(tables::pairs(&read.batches)),
                         None => unread.push(route.keys.clone()),
                     }
                 }

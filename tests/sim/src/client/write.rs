@@ -17,12 +17,13 @@ use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::key::KeyCodec;
 use partita_proto::route::{Cut, Route};
 use partita_proto::service::{Condition, DataService, RequestId, WriteKind, WriteRequest};
+use partita_proto::value::Value;
 use tokio::time::Instant;
 
 use super::Client;
 use super::read::Purpose;
 use crate::history::Action;
-use crate::tables::{self, EVENTS, KEYED, KEYS};
+use crate::tables::{self, EVENTS, KEYED};
 
 /// Rows to write under one identity, and the earlier identities that they shared with other rows.
 struct Part {
@@ -173,6 +174,35 @@ impl Client {
         }
     }
 
+    /// Reads the rows with a key and writes what `decide` makes of them where nobody has written them since; reads them
+    /// again after a refusal. False if `decide` wants nothing written.
+    ///
+    /// # Errors
+    /// That of the last attempt when `patience` is over: the rows may still be written at any later time.
+    pub(super) async fn update(
+        &self,
+        table: &str,
+        key: Value,
+        patience: Duration,
+        mut decide: impl FnMut(&[RecordBatch]) -> Result<Option<RecordBatch>, Error> + Send,
+    ) -> Result<bool, Error> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let found = self.rows_at(table, key.clone(), Purpose::Update, remaining).await?;
+            let Some(rows) = decide(&found.batches)? else { return Ok(false) };
+            let condition = Some(found.condition);
+            let write = Write { id: self.identity(), kind: WriteKind::Put, rows, condition };
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match self.write(table, write, remaining, |_| ()).await {
+                Ok(()) => return Ok(true),
+                // Also for a schema that this client does not know yet.
+                Err(Error::Changed { .. }) if Instant::now() < deadline => self.refresh().await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Sets or removes a key's value.
     pub(crate) async fn put(&self, key: i64, patience: Duration) -> bool {
         let id = self.identity();
@@ -196,10 +226,9 @@ impl Client {
         let first = self.number_of(id);
         let count = 1 + i64::try_from(self.below(4)).unwrap_or_default();
         let many_keys = self.below(2) == 0;
-        let any_key = || i64::try_from(self.below(KEYS.unsigned_abs())).unwrap_or_default();
-        let single_key = any_key();
+        let single_key = self.any_key();
         let pairs: Vec<(i64, i64)> = (first..first + count)
-            .map(|number| (if many_keys { any_key() } else { single_key }, number))
+            .map(|number| (if many_keys { self.any_key() } else { single_key }, number))
             .collect();
         let numbers: Vec<i64> = pairs.iter().map(|(_, number)| *number).collect();
         let padding = 200 + usize::try_from(self.below(1500)).unwrap_or_default();

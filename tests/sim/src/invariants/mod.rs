@@ -1,5 +1,6 @@
 //! The invariants of a run, one per file.
 
+pub(crate) mod counted;
 pub(crate) mod leaders;
 pub(crate) mod linearizable;
 pub(crate) mod ranges;

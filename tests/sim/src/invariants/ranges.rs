@@ -1,4 +1,4 @@
-//! The ranges of a table tile its key space; epochs and versions of the catalog only grow; all metas have the same
+//! The ranges of a table tile its key space, and those of a wide one cut no row in two; epochs and versions of the catalog only grow; all metas have the same
 //! catalog in the same version.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{Epoch, NodeId, PartitionId};
-use partita_proto::route::PartitionMap;
+use partita_proto::route::{PartitionMap, Route};
 use partita_proto::service::MetaService;
 
 use crate::cluster::Cluster;
@@ -58,6 +58,12 @@ impl Ranges {
         for table in catalog.tables.values().flat_map(BTreeMap::values) {
             if let Err(error) = PartitionMap::new(table.partitions.routes().to_vec()) {
                 violations.push(format!("table {} in version {version}: {error}", table.name));
+            }
+            let is_apart = |route: &Route| route.range.start.key.len() > 1;
+            if table.schema.options.wide.is_some()
+                && let Some(route) = table.partitions.routes().iter().find(|route| is_apart(route))
+            {
+                violations.push(format!("partition {} begins inside a row", route.partition));
             }
             // An epoch must not be higher in an older version of the catalog, nor lower in a newer one.
             for route in table.partitions.routes() {

@@ -6,7 +6,7 @@ use partita_proto::id::{NodeId, PartitionId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cluster::Cluster;
-use crate::tables;
+use crate::{tables, wide_rows};
 
 /// Contents of replicas seen so far.
 #[derive(Default)]
@@ -37,9 +37,14 @@ pub(crate) async fn read(cluster: &Cluster, node: NodeId, partition: PartitionId
         Err(_) => return None,
     };
     let pairs = tables::pairs(&content.rows);
-    let bytes: Vec<u8> =
+    let mut bytes: Vec<u8> =
         pairs.iter().flat_map(|(id, v)| [id.to_le_bytes(), v.to_le_bytes()].concat()).collect();
-    Some(Seen { applied: content.applied, checksum: xxh3_64(&bytes), rows: pairs.len() })
+    let mut rows = pairs.len();
+    for (row, cells) in wide_rows::cells(&content.rows) {
+        bytes.extend(format!("{row} {cells:?}").bytes());
+        rows += cells.len();
+    }
+    Some(Seen { applied: content.applied, checksum: xxh3_64(&bytes), rows })
 }
 
 impl Replicas {
