@@ -16,6 +16,7 @@ mod orphans;
 mod placed;
 mod rekeyed;
 mod rotated;
+mod rounds;
 mod sequences;
 mod splits;
 mod stalls;

@@ -1,11 +1,13 @@
 //! Rows of a wide table that many clients of Bigtable's API change while partitions are split and merged and processes are
 //! killed: each increment and append that was answered counts once, one without an answer once or not at all, a checked
 //! change exactly once however often it is sent, and no reader sees a part of a change.
+//!
+//! `PARTITA_WIDE_CHANGES` says how many increments, and as many checked changes, the long test makes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use partita_bigtable::api::data;
 use partita_bigtable::api::data::mutation::Mutation;
@@ -21,13 +23,16 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::NEVER_LOST;
-use super::harness::{Cluster, Entrance, number, rows};
+use super::harness::{Cluster, Entrance, PATIENCE, number, rows};
 
 const TABLE: &str = "projects/p/instances/public/tables/w";
-/// Rows on both sides of the boundaries at which the table is cut.
-const ROWS: [&str; 4] = ["a", "h", "p", "x"];
+/// Beginnings of the keys of rows, on both sides of the boundaries at which the table is cut.
+const PLACES: [&str; 4] = ["a", "h", "p", "x"];
+const BOUNDARIES: [&str; 3] = ["m", "c", "r"];
 const WRITERS: usize = 6;
 const PAUSE: Duration = Duration::from_millis(10);
+/// Time after which the table is not split any more before the next kill.
+const SPLIT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Changes of one row that were answered, and those that were not.
 #[derive(Default)]
@@ -39,7 +44,7 @@ struct Counted {
     checked: u64,
 }
 
-type Books = Arc<Mutex<BTreeMap<&'static str, Counted>>>;
+type Books = Arc<Mutex<BTreeMap<String, Counted>>>;
 
 /// Sends one request.
 async fn call<Q, A>(channel: &Channel, method: &'static str, message: Q) -> Result<A, Status>
@@ -125,11 +130,17 @@ async fn set_checked(channel: &Channel, row: &str, name: &str) {
 }
 
 /// Changes rows in each of the ways until it is told to stop.
-async fn write(channel: Channel, writer: usize, books: Books, stop: Arc<AtomicBool>) {
+async fn write(
+    channel: Channel,
+    writer: usize,
+    keys: Arc<Vec<String>>,
+    books: Books,
+    stop: Arc<AtomicBool>,
+) {
     let mut number = writer;
     while !stop.load(Ordering::SeqCst) {
         number += WRITERS;
-        let row = ROWS[number / WRITERS % ROWS.len()];
+        let row = &keys[number / WRITERS % keys.len()];
         let name = format!("c{number}");
         let increment = read_modify(&channel, row, "sum", Rule::IncrementAmount(1)).await;
         let token = format!("{number};").into_bytes();
@@ -139,7 +150,7 @@ async fn write(channel: Channel, writer: usize, books: Books, stop: Arc<AtomicBo
         set_pair(&channel, row, number).await.ok();
         {
             let mut books = books.lock().unwrap();
-            let counted = books.entry(row).or_default();
+            let counted = books.entry(row.clone()).or_default();
             match increment {
                 Ok(_) => counted.increments += 1,
                 Err(_) => counted.open_increments += 1,
@@ -155,12 +166,12 @@ async fn write(channel: Channel, writer: usize, books: Books, stop: Arc<AtomicBo
 }
 
 /// Looks for pairs of which one half is there, until it is told to stop.
-async fn read(entrance: Entrance, stop: Arc<AtomicBool>) -> u64 {
+async fn read(entrance: Entrance, keys: Arc<Vec<String>>, stop: Arc<AtomicBool>) -> u64 {
     let mut looks = 0;
     while !stop.load(Ordering::SeqCst) {
         tokio::time::sleep(PAUSE).await;
         let Ok(client) = entrance.connect().await else { continue };
-        for row in ROWS.iter().cycle() {
+        for row in keys.iter().cycle() {
             if stop.load(Ordering::SeqCst) {
                 break;
             }
@@ -222,14 +233,33 @@ async fn merge(cluster: &Cluster, client: &Client) {
     let sql = "SELECT start_key, partition FROM sys.partitions WHERE \"table\" = 'w'";
     let mut found = cluster.query(client, sql).await;
     found.sort_by_key(|row| row[0].clone().unwrap_or_default());
+    if found.len() < 2 {
+        return;
+    }
     let [left, right] = [0, 1].map(|place| number(&found[place], 1));
     let sql = format!("ALTER TABLE w MERGE PARTITIONS ({left}, {right})");
     // It may have been merged by an attempt whose answer was lost.
     client.batch_execute(&sql).await.ok();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn changes_of_wide_rows_count_once_while_partitions_change_and_datanodes_are_killed() {
+/// Splits the table, kills a process, starts it again, and merges partitions.
+async fn disturb(cluster: &mut Cluster, client: &Client, boundary: &str, victim: &str) {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let sql = format!("ALTER TABLE w SPLIT AT (('{boundary}'))");
+    let started = Instant::now();
+    // In vain where a merge that failed has left the boundary.
+    while client.batch_execute(&sql).await.is_err() && started.elapsed() < SPLIT_WITHIN {
+        tokio::time::sleep(PAUSE * 10).await;
+    }
+    cluster.kill(victim);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    cluster.start_again(victim);
+    cluster.until_ready(victim).await;
+    merge(cluster, client).await;
+}
+
+/// Changes rows through three splits and kills, and on until so many changes of each kind were made.
+async fn change_rows(changes: u64, rows_of_place: usize) {
     let mut cluster = Cluster::start(NEVER_LOST).await;
     let client = cluster.connect(0).await;
     let create = "CREATE TABLE w WIDE (ROW KEY STRING) FAMILIES (sum, text, checked, pair) \
@@ -242,22 +272,34 @@ async fn changes_of_wide_rows_count_once_while_partitions_change_and_datanodes_a
         channels.push(Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy());
     }
     let (books, stop) = (Books::default(), Arc::<AtomicBool>::default());
+    let rows_at =
+        |place: &&str| (0..rows_of_place).map(|row| format!("{place}{row}")).collect::<Vec<_>>();
+    let keys: Vec<Vec<String>> = PLACES.iter().map(rows_at).collect();
+    let keys = Arc::new(keys.concat());
     let writers: Vec<JoinHandle<()>> = (0..WRITERS)
         .map(|writer| {
             let channel = channels[writer % channels.len()].clone();
-            tokio::spawn(write(channel, writer, Arc::clone(&books), Arc::clone(&stop)))
+            let (books, stop) = (Arc::clone(&books), Arc::clone(&stop));
+            tokio::spawn(write(channel, writer, Arc::clone(&keys), books, stop))
         })
         .collect();
-    let reader = tokio::spawn(read(cluster.entrance(0), Arc::clone(&stop)));
-    for (node, boundary) in [(1, "m"), (2, "c"), (3, "r")] {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        cluster.until_done(&client, &format!("ALTER TABLE w SPLIT AT (('{boundary}'))")).await;
-        let name = format!("datanode{node}");
-        cluster.kill(&name);
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        cluster.start_again(&name);
-        cluster.until_ready(&name).await;
-        merge(&cluster, &client).await;
+    let reader = tokio::spawn(read(cluster.entrance(0), Arc::clone(&keys), Arc::clone(&stop)));
+    let inside = "ALTER TABLE w SPLIT AT (('h0', 'sum'))";
+    assert!(client.batch_execute(inside).await.is_err(), "a row was cut in two");
+    let made = || books.lock().unwrap().values().map(|counted| counted.checked).sum::<u64>();
+    let deadline = Instant::now() + PATIENCE * 30;
+    for turn in 0.. {
+        let boundary = BOUNDARIES[turn % BOUNDARIES.len()];
+        let victim = match turn % 4 {
+            3 => cluster.leading_meta().await,
+            node => format!("datanode{}", node + 1),
+        };
+        disturb(&mut cluster, &client, boundary, &victim).await;
+        if turn + 1 >= BOUNDARIES.len() && made() >= changes {
+            break;
+        }
+        let is_late = Instant::now() > deadline;
+        assert!(!is_late, "{} changes in {turn} turns\n{}", made(), cluster.logs());
     }
     stop.store(true, Ordering::SeqCst);
     for writer in writers {
@@ -265,8 +307,22 @@ async fn changes_of_wide_rows_count_once_while_partitions_change_and_datanodes_a
     }
     assert!(reader.await.unwrap() > 0, "nobody has looked");
     let books = std::mem::take(&mut *books.lock().unwrap());
-    assert_eq!(books.len(), ROWS.len());
+    assert_eq!(books.len(), keys.len());
     for (row, counted) in &books {
         verify(&cluster, &client, row, counted).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_of_wide_rows_count_once_while_partitions_change_and_datanodes_are_killed() {
+    change_rows(0, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute or more: tests/run --long"]
+async fn ten_thousand_changes_of_wide_rows_count_once_while_processes_are_killed() {
+    let changes = std::env::var("PARTITA_WIDE_CHANGES").ok();
+    let changes = changes.and_then(|text| text.parse().ok()).unwrap_or(10_000);
+    // A row keeps all versions of its cells, so that more changes need more rows.
+    change_rows(changes, 16).await;
 }
