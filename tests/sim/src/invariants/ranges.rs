@@ -1,5 +1,5 @@
-//! The ranges of a table tile its key space, and those of a wide one cut no row in two; epochs and versions of the catalog only grow; all metas have the same
-//! catalog in the same version.
+//! The ranges of a table tile its key space, and those of a wide one cut no row in two; epochs and versions of the
+//! catalog only grow; all metas have the same catalog in the same version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
