@@ -32,10 +32,10 @@ use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
     AdjustedCalls, ArrayNulls, ArrayTexts, BoundedConcatenation, ByteaLiterals, ByteaTexts,
-    Checked, CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns,
-    IntervalOrder, IntervalTexts, IntervalWindows, JsonOperators, ListedValues, NearestDoubles,
-    OneNan, OrderedZeros, OutputTexts, ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals,
-    UuidTexts,
+    Checked, CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, FilledTexts,
+    GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows, JsonOperators, ListedValues,
+    NearestDoubles, OneNan, OrderedZeros, OutputTexts, ReadIntervals, ReadTimes, RoundedCasts,
+    ScaledIntervals, UuidTexts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -706,6 +706,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     // Rules before types are known come first, the others last.
     let mut analysis = Analyzer::new().rules;
     let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> = vec![
+        // Others hide which texts are padded.
+        Arc::new(FilledTexts),
         Arc::new(ByteaTexts),
         Arc::new(EqualZeros),
         Arc::new(OutputTexts),

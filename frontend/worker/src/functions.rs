@@ -93,7 +93,6 @@ pub fn shared() -> Vec<ScalarUDF> {
         only_row::function(),
         overlaps::function(),
         sleep::function(),
-        padded::function(),
         to_char::function(),
         number_division::function(),
         wide::function(),
@@ -115,7 +114,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(named_types::functions()).chain(positions::functions());
     let functions = functions.chain(words::functions()).chain(uuids::functions());
     let functions = functions.chain(json::functions()).chain(buckets::functions());
-    let functions = functions.chain(times_of_day::functions());
+    let functions = functions.chain(times_of_day::functions()).chain(padded::functions());
     let functions = functions.chain(renamed::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }

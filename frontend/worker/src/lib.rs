@@ -129,6 +129,7 @@ pub use json::JsonOperators;
 pub use leaf::{LeafExec, Renamed};
 pub use listed::{ListedValues, NAME as LISTED_VALUE};
 pub use only_row::only_row;
+pub use padded::FilledTexts;
 pub use parts::ExactParts;
 pub use regular::pattern as regular_pattern;
 pub use service::{MEMORY_BYTES, Worker};
