@@ -69,6 +69,7 @@ use crate::load::advice::advice;
 use crate::members::KnownMembers;
 use crate::memory::ReservingPool;
 use crate::metrics::FrontendMetrics;
+use crate::named_unions::NamedUnions;
 use crate::near_end::NearEnd;
 use crate::nested_bounds::NestedBounds;
 use crate::newest::NewestRows;
@@ -722,6 +723,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     analysis.insert(2, Arc::new(OrderedZeros));
     analysis.insert(3, Arc::new(ApplyFunctionRewrites::new(before_types)));
     analysis.insert(4, Arc::new(ListedValues));
+    analysis.push(Arc::new(NamedUnions));
     analysis.push(Arc::new(CountedSetOperations));
     analysis.push(Arc::new(IntervalOrder));
     analysis.push(Arc::new(ExactSubqueries));

@@ -26,6 +26,7 @@ mod bound_text;
 pub mod catalog;
 pub mod functions;
 pub mod metrics;
+mod named_unions;
 mod near_end;
 mod nested_bounds;
 mod newest;
