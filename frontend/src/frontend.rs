@@ -35,7 +35,7 @@ use partita_worker::{
     Checked, CheckedDivision, DateArithmetic, EqualZeros, ExactNumbers, ExactParts, FilledTexts,
     GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows, JsonOperators, ListedValues,
     NearestDoubles, OneNan, OrderedZeros, OutputTexts, ReadIntervals, ReadTimes, RoundedCasts,
-    ScaledIntervals, UuidTexts,
+    ScaledIntervals, SummedDifferences, UuidTexts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -714,6 +714,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(OutputTexts),
         Arc::new(ExactNumbers),
         Arc::new(IntervalTexts),
+        Arc::new(SummedDifferences),
         Arc::new(UuidTexts),
         Arc::new(ArrayTexts),
         Arc::new(ArrayNulls),

@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
+use crate::differences::intervals_of_spans;
 use crate::interval_order::total;
 use crate::sliding::TwoStacks;
 
@@ -334,7 +335,7 @@ impl ScalarUDFImpl for OfIntervals {
         let nearer = self.end.nearer::<IntervalMonthDayNanoType>();
         let mut extremes: Vec<Option<IntervalMonthDayNano>> = vec![None; rows];
         for argument in &args.args {
-            let values = cast(&argument.to_array(rows)?, &INTERVAL)?;
+            let values = intervals_of_spans(&argument.to_array(rows)?)?;
             let values = values.as_primitive::<IntervalMonthDayNanoType>().iter();
             for (extreme, value) in extremes.iter_mut().zip(values) {
                 *extreme = extreme.take().into_iter().chain(value).reduce(nearer);

@@ -63,11 +63,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     adjusted, aggregates, apart, array_nulls, array_texts, arrays, bounded, buckets, bytea, casts,
-    checked, clock, concatenation, division, doubles, encodings, extremes, float_arithmetic,
-    float_division, interval_order, interval_text, intervals, json, listed, made_times,
-    named_types, number_division, numbers, only_row, overlaps, padded, parts, positions, quoting,
-    regular, renamed, similar, sleep, steps, time_read, times_of_day, to_char, uuids, value_texts,
-    wide, words, zoned,
+    checked, clock, concatenation, differences, division, doubles, encodings, extremes,
+    float_arithmetic, float_division, interval_order, interval_text, intervals, json, listed,
+    made_times, named_types, number_division, numbers, only_row, overlaps, padded, parts,
+    positions, quoting, regular, renamed, similar, sleep, steps, time_read, times_of_day, to_char,
+    uuids, value_texts, wide, words, zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -88,6 +88,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         array_nulls::function(),
         array_texts::function(),
         concatenation::function(),
+        differences::function(),
         interval_order::function(),
         interval_text::function(),
         only_row::function(),

@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::checked::cannot_cast;
+use crate::differences::OF_DIFFERENCE;
 use crate::error::SqlError;
 use crate::functions::REGISTRY;
 use crate::times_of_day::INTERVAL_OF_TIME;
@@ -456,7 +457,8 @@ fn read(texts: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(intervals))
 }
 
-/// Replaces casts of texts and times of day to intervals by functions, and refuses those of numbers; to be applied once types are coerced.
+/// Replaces casts of texts, times of day and differences of times to intervals by functions, and refuses those of
+/// numbers; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct ReadIntervals;
 
@@ -477,6 +479,7 @@ impl FunctionRewrite for ReadIntervals {
         let name = match expr.get_type(schema) {
             Ok(source) if *field.data_type() == INTERVAL && source.is_string() => NAME,
             Ok(DataType::Time64(_)) if *field.data_type() == INTERVAL => INTERVAL_OF_TIME,
+            Ok(DataType::Duration(_)) if *field.data_type() == INTERVAL => OF_DIFFERENCE,
             Ok(source) if *field.data_type() == INTERVAL && source.is_numeric() => {
                 return Err(cannot_cast(&source, "interval").into());
             }

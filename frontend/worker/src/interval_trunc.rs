@@ -12,6 +12,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 
+use crate::differences::intervals_of_spans;
 use crate::error::{FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, SqlError};
 
 /// Type of the result.
@@ -86,7 +87,7 @@ pub(crate) fn truncated(
         [unit, intervals].iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
     let rows = if constant { 1 } else { rows };
     let units = cast(&unit.to_array(rows)?, &DataType::Utf8)?;
-    let intervals = cast(&intervals.to_array(rows)?, &INTERVAL)?;
+    let intervals = intervals_of_spans(&intervals.to_array(rows)?)?;
     let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
     let values = units.as_string::<i32>().iter().zip(intervals).map(|(unit, interval)| {
         unit.zip(interval)

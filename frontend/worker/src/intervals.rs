@@ -3,8 +3,8 @@
 //! DataFusion adds intervals but does not scale them. Clients of PostgreSQL scale them to express "the last `$1`
 //! minutes", and to read times that are stored as numbers (`to_timestamp(0) + ms * INTERVAL '1 millisecond'`).
 //! [`ScaledIntervals`] replaces the operator by a function while the statement is planned; it runs at a node too, and a
-//! constant call becomes an ordinary interval before files are pruned. The difference of two times is a duration, and
-//! stays one.
+//! constant call becomes an ordinary interval before files are pruned. The difference of two times is a duration: a
+//! quotient stays one, a product is that of its days and its time (`differences.rs`).
 //!
 //! Invariants:
 //! - multiplication by a whole number is exact: months, days and nanoseconds are multiplied separately;
@@ -352,7 +352,7 @@ impl ExprPlanner for ScaledIntervals {
             return exec_err!("{} is not registered", scale.name());
         };
         let interval = match interval.get_type(schema)? {
-            DataType::Duration(_) => interval.clone(),
+            DataType::Duration(_) if scale == Scale::Divide => interval.clone(),
             _ => as_type(interval.clone(), &INTERVAL, schema),
         };
         let call = ScalarFunction::new_udf(Arc::clone(function), vec![interval, factor]);
@@ -459,9 +459,9 @@ mod tests {
         let day = "(TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01')";
         same(&format!("{day} / 4"), "TIMESTAMP '2024-01-01 06:00:00' - TIMESTAMP '2024-01-01'")
             .await;
-        same(&format!("3 * {day}"), "TIMESTAMP '2024-01-04' - TIMESTAMP '2024-01-01'").await;
-        same(&format!("{day} * 1.5"), "TIMESTAMP '2024-01-02 12:00:00' - TIMESTAMP '2024-01-01'")
-            .await;
+        // Only the frontend's analysis gives the difference its days.
+        same(&format!("3 * {day}"), "INTERVAL '72 hours'").await;
+        same(&format!("{day} * 1.5"), "INTERVAL '36 hours'").await;
         let seconds = "(TIMESTAMP '2024-01-01 00:00:05' - TIMESTAMP '2024-01-01')";
         let rounded = "(TIMESTAMP '2024-01-01 00:00:01.666666667' - TIMESTAMP '2024-01-01')";
         same(&format!("{seconds} / 3"), rounded).await;
