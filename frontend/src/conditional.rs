@@ -2,8 +2,8 @@
 //!
 //! `y <> 0 AND x / y = 1` divides only where y is not 0, and so does `CASE WHEN y = 0 THEN false ELSE x / y = 1 END`.
 //! DataFusion evaluates both sides of AND and OR for all rows of a batch, and simplifies such a CASE to an AND.
-//! FILTER of an aggregate has the same problem: its argument is evaluated for all rows. [`guarded`] runs after the
-//! optimizer and wraps expressions that may fail in a CASE, which evaluates a branch for its own rows only:
+//! FILTER of an aggregate has the same problem: its argument and its sort keys are evaluated for all rows. [`guarded`] runs
+//! after the optimizer and wraps expressions that may fail in a CASE, which evaluates a branch for its own rows only:
 //!
 //! ```text
 //!   a filter     A AND f                  A AND CASE WHEN A THEN f ELSE false END
@@ -129,14 +129,16 @@ impl AnalyzerRule for GuardedFilters {
     }
 }
 
-/// A call with its arguments guarded by its FILTER.
+/// A call with its arguments and sort keys guarded by its FILTER; the sort keys of a window are those of all rows.
 fn filtered_call(call: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
     let mut changed = false;
     Ok(match call {
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
             if let Some(filter) = &params.filter {
-                for argument in &mut params.args {
-                    changed |= filtered(argument, filter, schema)?;
+                // A sort key beside DISTINCT stays the same as its argument.
+                let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
+                for operand in params.args.iter_mut().chain(keys) {
+                    changed |= filtered(operand, filter, schema)?;
                 }
             }
             (Expr::AggregateFunction(AggregateFunction { func, params }), changed)
@@ -217,8 +219,9 @@ fn guard(expression: Expr, schema: &DFSchema, filters: bool) -> Result<(Expr, bo
             if let Some(filter) = params.filter.take() {
                 let (filter, filter_changed) = guard(*filter, schema, true)?;
                 changed |= filter_changed;
-                for argument in &mut params.args {
-                    changed |= filtered(argument, &filter, schema)?;
+                let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
+                for operand in params.args.iter_mut().chain(keys) {
+                    changed |= filtered(operand, &filter, schema)?;
                 }
                 params.filter = Some(Box::new(filter));
             }
@@ -297,7 +300,7 @@ fn when(condition: Expr, result: Expr, otherwise: Option<Expr>) -> Expr {
     Expr::Case(Case::new(None, cases, otherwise.map(Box::new)))
 }
 
-/// Evaluates an argument only where a filter holds. Returns true if the argument may fail elsewhere.
+/// Evaluates an argument or a sort key only where a filter holds. Returns true if it may fail elsewhere.
 fn filtered(argument: &mut Expr, filter: &Expr, schema: &DFSchema) -> Result<bool> {
     // The argument may be guarded already.
     let is_guarded = matches!(&*argument, Expr::Case(Case { expr: None, when_then_expr, .. })

@@ -602,6 +602,11 @@ fn from_execution(message: String) -> SqlError {
     if contains("verflow") {
         return SqlError::new(NUMERIC_OUT_OF_RANGE, message);
     }
+    if contains("In an aggregate with DISTINCT") {
+        let message =
+            "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+        return SqlError::new(INVALID_COLUMN_REFERENCE, message);
+    }
     SqlError::new(INVALID_PARAMETER_VALUE, message)
 }
 
