@@ -34,9 +34,10 @@ use datafusion::sql::sqlparser::ast::{
     ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, Interval, LimitClause, ObjectName, ObjectNamePart, Query, Select,
     SelectItem, SetExpr, Statement, Subscript, TableFactor, TimezoneInfo, UnaryOperator, Value,
-    VisitMut, VisitorMut, visit_expressions,
+    Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
 };
 
+use partita_worker::functions::is_aggregate;
 use partita_worker::{LISTED_VALUE, ROUNDED_INTERVAL, ROUNDED_TIME, elements_of, padded};
 
 use super::from_functions;
@@ -229,7 +230,7 @@ fn exact_numbers(query: &mut Query) {
 
 /// Choices between numbers with a point and other values that are columns of the result by themselves. A decimal has
 /// the same number of digits in all rows, so that a whole number would be shown as 2.0 beside 1.5; as doubles both are
-/// shown as in PostgreSQL.
+/// shown as in PostgreSQL. Keys of groups and of the order that are such a choice are among them.
 fn shown_choices(query: &Query) -> Vec<*const Expr> {
     let SetExpr::Select(select) = query.body.as_ref() else { return Vec::new() };
     let items = select.projection.iter().filter_map(|item| match item {
@@ -237,7 +238,54 @@ fn shown_choices(query: &Query) -> Vec<*const Expr> {
         _ => None,
     });
     let is_mixed = |expr: &&Expr| choices(expr).iter().any(|value| !is_exact(value));
-    items.filter(is_mixed).map(std::ptr::from_ref).collect()
+    let mut shown =
+        Shown { choices: items.filter(is_mixed).collect(), places: Vec::new(), aggregates: 0 };
+    if shown.choices.is_empty() {
+        return Vec::new();
+    }
+    // The planner finds an item among the keys of groups and of the order only if both are the same.
+    let _: ControlFlow<()> = Visit::visit(&select.projection, &mut shown);
+    let _: ControlFlow<()> = Visit::visit(&select.group_by, &mut shown);
+    let _: ControlFlow<()> = Visit::visit(&select.having, &mut shown);
+    let _: ControlFlow<()> = Visit::visit(&select.distinct, &mut shown);
+    let _: ControlFlow<()> = Visit::visit(&query.order_by, &mut shown);
+    shown.places
+}
+
+/// Finds choices that are shown wherever a query has them, but in aggregates, which compute with them.
+struct Shown<'a> {
+    choices: Vec<&'a Expr>,
+    places: Vec<*const Expr>,
+    /// Number of aggregates around the expression.
+    aggregates: usize,
+}
+
+impl Visitor for Shown<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if is_aggregate_call(expr) {
+            self.aggregates += 1;
+        }
+        if self.aggregates == 0 && self.choices.contains(&expr) {
+            self.places.push(std::ptr::from_ref(expr));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if is_aggregate_call(expr) {
+            self.aggregates -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Returns true for a call of an aggregate that is not a window.
+fn is_aggregate_call(expr: &Expr) -> bool {
+    let Expr::Function(Function { name, over: None, .. }) = expr else { return false };
+    let name = name.0.last().and_then(ObjectNamePart::as_ident);
+    name.is_some_and(|name| is_aggregate(&folded(name)))
 }
 
 /// The values among which an expression chooses; none if it computes another one.
