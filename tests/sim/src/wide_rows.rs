@@ -43,7 +43,7 @@ pub(crate) fn row_of(key: &str) -> Option<i64> {
 
 /// The families of the table.
 pub(crate) fn families() -> Wide {
-    let family = |name: &str, gc| Family { name: name.to_owned(), gc };
+    let family = |name: &str, gc| Family { name: name.to_owned(), gc, aggregate: None };
     let families = vec![family(SUM, Some(GcRule::MaxVersions(2))), family(TURN, None)];
     Wide { families, ..Wide::default() }
 }

@@ -146,7 +146,7 @@ impl Client {
         self.cluster.ledger.begin(account);
         let outcome = self
             .change_row(row, |cells| match newest(cells, TURN) == expected {
-                true => Ok(request.change(cells.keys(), now_us())),
+                true => request.change(&wide_rows::families(), (cells, &BTreeSet::new()), now_us()),
                 false => Ok(RowChange::default()),
             })
             .await;
