@@ -707,8 +707,6 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     // Rules before types are known come first, the others last.
     let mut analysis = Analyzer::new().rules;
     let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> = vec![
-        // Others hide which texts are padded.
-        Arc::new(FilledTexts),
         Arc::new(ByteaTexts),
         Arc::new(EqualZeros),
         Arc::new(OutputTexts),
@@ -722,8 +720,10 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));
     analysis.insert(2, Arc::new(OrderedZeros));
-    analysis.insert(3, Arc::new(ApplyFunctionRewrites::new(before_types)));
-    analysis.insert(4, Arc::new(ListedValues));
+    // Other rewrites hide which texts are padded.
+    analysis.insert(3, Arc::new(FilledTexts));
+    analysis.insert(4, Arc::new(ApplyFunctionRewrites::new(before_types)));
+    analysis.insert(5, Arc::new(ListedValues));
     analysis.push(Arc::new(NamedUnions));
     analysis.push(Arc::new(CountedSetOperations));
     analysis.push(Arc::new(IntervalOrder));

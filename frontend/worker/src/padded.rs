@@ -17,16 +17,18 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, exec_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, TypeSignature, Volatility, lit,
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, lit,
 };
+use datafusion::optimizer::AnalyzerRule;
 
 use crate::bounded::{check_size, check_total};
 use crate::functions::REGISTRY;
@@ -171,67 +173,98 @@ impl ScalarUDFImpl for Padded {
     }
 }
 
-/// Pads texts where their blanks matter; see the head of the file. To be applied before types are coerced, because a
-/// cast hides the number of characters.
+/// Pads texts where their blanks matter; see the head of the file. Apply it before types are coerced: a cast hides the
+/// number of characters.
 #[derive(Debug)]
 pub struct FilledTexts;
 
-impl FunctionRewrite for FilledTexts {
+impl AnalyzerRule for FilledTexts {
     fn name(&self) -> &'static str {
         "filled_texts"
     }
 
-    fn rewrite(
-        &self,
-        expression: Expr,
-        schema: &DFSchema,
-        _: &ConfigOptions,
-    ) -> Result<Transformed<Expr>> {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_padded(&plan)? {
+            return Ok(plan);
+        }
         let mut changed = false;
-        let mut pad = |operand: &mut Expr| -> Result<()> {
-            if let Some(letters) = letters_of(operand, schema) {
-                let letters = lit(i64::try_from(letters).unwrap_or(i64::MAX));
-                *operand = call(FILLED, vec![operand.clone(), letters])?;
-                changed = true;
-            }
-            Ok(())
-        };
-        let expression = match expression {
-            Expr::Like(mut like) => {
-                pad(like.expr.as_mut())?;
-                Expr::Like(like)
-            }
-            Expr::SimilarTo(mut like) => {
-                pad(like.expr.as_mut())?;
-                Expr::SimilarTo(like)
-            }
-            Expr::BinaryExpr(mut binary) if is_match(binary.op) => {
-                pad(binary.left.as_mut())?;
-                Expr::BinaryExpr(binary)
-            }
-            Expr::ScalarFunction(mut function) => {
-                let name = function.func.name();
-                let count = if MEASURES.contains(&name) {
-                    1
-                } else if WRITERS.contains(&name) {
-                    function.args.len()
-                } else {
-                    0
-                };
-                for argument in function.args.iter_mut().take(count) {
-                    pad(argument)?;
-                }
-                Expr::ScalarFunction(function)
-            }
-            Expr::Cast(mut cast) if letters_of(&cast.expr, schema).is_some() => {
-                *cast.expr = call(UNPADDED, vec![cast.expr.as_ref().clone()])?;
-                changed = true;
-                Expr::Cast(cast)
-            }
-            expression => expression,
-        };
-        Ok(Transformed::new_transformed(expression, changed))
+        let plan = plan.transform_up_with_subqueries(|node| {
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            let node = node.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let filled = expression.transform_up(|part| filled_part(part, &schema))?;
+                Ok(filled.update_data(|expression| name.restore(expression)))
+            })?;
+            // The operators above read which texts are padded.
+            changed |= node.transformed;
+            if changed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+        })?;
+        Ok(plan.data)
     }
+}
+
+/// Returns true if a plan makes a CHAR(n).
+fn has_padded(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_found = false;
+    let is_padded = |part: &Expr| {
+        Ok(matches!(part, Expr::ScalarFunction(function) if function.func.name() == NAME))
+    };
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            is_found |= expression.exists(is_padded)?;
+            Ok(if is_found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(is_found)
+}
+
+/// A part of an expression with padded operands, if their blanks matter.
+fn filled_part(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut changed = false;
+    let mut pad = |operand: &mut Expr| -> Result<()> {
+        if let Some(letters) = letters_of(operand, schema) {
+            let letters = lit(i64::try_from(letters).unwrap_or(i64::MAX));
+            *operand = call(FILLED, vec![operand.clone(), letters])?;
+            changed = true;
+        }
+        Ok(())
+    };
+    let part = match part {
+        Expr::Like(mut like) => {
+            pad(like.expr.as_mut())?;
+            Expr::Like(like)
+        }
+        Expr::SimilarTo(mut like) => {
+            pad(like.expr.as_mut())?;
+            Expr::SimilarTo(like)
+        }
+        Expr::BinaryExpr(mut binary) if is_match(binary.op) => {
+            pad(binary.left.as_mut())?;
+            Expr::BinaryExpr(binary)
+        }
+        Expr::ScalarFunction(mut function) => {
+            let name = function.func.name();
+            let count = if MEASURES.contains(&name) {
+                1
+            } else if WRITERS.contains(&name) {
+                function.args.len()
+            } else {
+                0
+            };
+            for argument in function.args.iter_mut().take(count) {
+                pad(argument)?;
+            }
+            Expr::ScalarFunction(function)
+        }
+        Expr::Cast(mut cast) if letters_of(&cast.expr, schema).is_some() => {
+            *cast.expr = call(UNPADDED, vec![cast.expr.as_ref().clone()])?;
+            changed = true;
+            Expr::Cast(cast)
+        }
+        part => part,
+    };
+    Ok(Transformed::new_transformed(part, changed))
 }
 
 /// Returns true for operators that match a text with a pattern.
@@ -302,13 +335,8 @@ mod tests {
         let text_field = Field::new("t", DataType::Utf8, true);
         let schema = Schema::new(vec![padded_field, text_field]);
         let schema = DFSchema::try_from(schema).unwrap();
-        let rewritten = |expression: Expr| {
-            FilledTexts
-                .rewrite(expression, &schema, &ConfigOptions::new())
-                .unwrap()
-                .data
-                .to_string()
-        };
+        let rewritten =
+            |expression: Expr| filled_part(expression, &schema).unwrap().data.to_string();
         assert_eq!(
             rewritten(col("c").like(lit("a"))),
             "blank_filled(c, Int64(3)) LIKE Utf8(\"a\")"
