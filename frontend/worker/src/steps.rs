@@ -137,6 +137,11 @@ fn text(argument: &ColumnarValue) -> Option<&str> {
     }
 }
 
+/// Returns true for intervals and differences of times.
+fn is_span(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_) | DataType::Duration(_))
+}
+
 /// `date_trunc(step, time)`, optionally with a time zone whose local time is truncated.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Truncation {
@@ -165,6 +170,10 @@ impl Truncation {
             TypeSignature::Coercible(vec![
                 step(),
                 Coercion::new_exact(TypeSignatureClass::Interval),
+            ]),
+            TypeSignature::Coercible(vec![
+                step(),
+                Coercion::new_exact(TypeSignatureClass::Duration),
             ]),
         ];
         Self { inner, signature: Signature::one_of(signatures, Volatility::Immutable) }
@@ -211,14 +220,14 @@ impl ScalarUDFImpl for Truncation {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [_, DataType::Interval(_)] => Ok(INTERVAL),
+            [_, data_type] if is_span(data_type) => Ok(INTERVAL),
             _ => self.inner().return_type(types),
         }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         match args.arg_fields {
-            [_, field] if matches!(field.data_type(), DataType::Interval(_)) => {
+            [_, field] if is_span(field.data_type()) => {
                 Ok(Arc::new(Field::new(self.name(), INTERVAL, true)))
             }
             _ => self.inner().return_field_from_args(args),
@@ -246,7 +255,7 @@ impl ScalarUDFImpl for Truncation {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let [unit, intervals] = args.args.as_slice()
-            && matches!(intervals.data_type(), DataType::Interval(_))
+            && is_span(&intervals.data_type())
         {
             return truncated(unit, intervals, args.number_rows);
         }
