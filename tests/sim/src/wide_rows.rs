@@ -136,6 +136,8 @@ pub(crate) fn versions(cells: &Cells, family: &str, half: &str) -> Vec<(i64, i64
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use partita_proto::wide::{CellMutation, RowMutation};
 
     use super::*;
@@ -164,7 +166,8 @@ mod tests {
         let (family, qualifier) = (SUM.to_owned(), b"left".to_vec());
         let delete = CellMutation::DeleteFromColumn { family, qualifier, start: None, end: None };
         let request = RowMutation { row_key: b"row1".to_vec(), mutations: vec![delete] };
-        let change = request.change([key("left", 1), key("right", 1)].iter(), 2);
+        let cells = Cells::from([(key("left", 1), Vec::new()), (key("right", 1), Vec::new())]);
+        let change = request.change(&families(), (&cells, &BTreeSet::new()), 2).unwrap();
         let rows = rows(1, &change).unwrap();
         let removed = rows.column_by_name(REMOVED_COLUMN).unwrap().as_boolean();
         assert_eq!((rows.num_rows(), removed.value(0)), (1, true));
