@@ -171,7 +171,7 @@ mod tests {
         };
         let (one, null) = (Some(vec![Some(1)]), Some(vec![None]));
         let longer = Some(vec![Some(1), None]);
-        let left = lists(vec![one.clone(), null.clone(), null.clone(), longer.clone(), None]);
+        let left = lists(vec![one.clone(), null.clone(), null.clone(), longer, None]);
         let right = lists(vec![null.clone(), one.clone(), null, one.clone(), one]);
         let orders: Vec<_> = orders(&left, &right).unwrap().iter().collect();
         assert_eq!(orders, [Some(-1), Some(1), Some(0), Some(1), None]);
