@@ -207,6 +207,7 @@ impl Tokens<'_> {
             .and_then(|()| gap_filled::rewrite(text, &mut query))
             .map_err(|error| error.with_position(position))?;
         sort_keys::drop_repeated(&mut query);
+        sort_keys::number_distinct(&mut query);
         grouped_casts::keep_apart(&mut query);
         check_query(&query)
             .and_then(|()| counts::check(&mut query))

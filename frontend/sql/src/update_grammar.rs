@@ -35,6 +35,7 @@ struct Assignments {
 /// Checks and rewrites the query that finds the rows of a statement, as any query is.
 pub(super) fn finish(source: &mut Query) -> Result<(), SqlError> {
     sort_keys::drop_repeated(source);
+    sort_keys::number_distinct(source);
     grouped_casts::keep_apart(source);
     check_query(source)?;
     counts::check(source)?;
