@@ -103,7 +103,9 @@ fn by_elements(function: ScalarFunction, schema: &DFSchema) -> Result<Transforme
         ("array_has_all", [array, part]) if may_have_nulls(part) && is_array(array, schema) => {
             let position = call("array_position", vec![part.clone(), lit(ScalarValue::Null)])?;
             let all = Expr::ScalarFunction(function.clone());
-            Some(all.and(position.is_null()))
+            // Of an array that is NULL nothing is known, whatever the part has.
+            let is_unknown = array.clone().is_null().and(lit(ScalarValue::Boolean(None)));
+            Some(all.and(position.is_null().or(is_unknown)))
         }
         ("array_has_any", [array, other])
             if may_have_nulls(array) && may_have_nulls(other) && is_array(other, schema) =>
