@@ -146,10 +146,11 @@ impl ExprPlanner for AdjustedCalls {
             GetFieldAccess::ListIndex { key }
                 if !is_aggregate && !matches!(expr.get_type(schema)?, DataType::Map(..)) =>
             {
-                ("array_element", vec![at_least_one(*key, 0)])
+                ("array_element", vec![at_least_one(*key, 0, Some(i32::MIN.into()))])
             }
             GetFieldAccess::ListRange { start, stop, stride } if *stride == lit(1_i64) => {
-                let bounds = vec![at_least_one(*start, 1), at_least_one(*stop, 0), *stride];
+                let bounds =
+                    vec![at_least_one(*start, 1, None), at_least_one(*stop, 0, None), *stride];
                 ("array_slice", bounds)
             }
             GetFieldAccess::ListRange { start, stop, stride } => {
@@ -167,15 +168,22 @@ impl ExprPlanner for AdjustedCalls {
     }
 }
 
-/// A position in an array, or `before` if it lies before the array: DataFusion counts it from the end.
-fn at_least_one(position: Expr, before: i64) -> Expr {
+/// A position in an array, or `substitute` if it lies before the array: DataFusion counts it from the end. Positions below
+/// `least` stay as they are: the function refuses them.
+fn at_least_one(position: Expr, substitute: i64, least: Option<i64>) -> Expr {
     match position {
-        Expr::Literal(ScalarValue::Int64(Some(1..)) | ScalarValue::Null, _) => position,
-        Expr::Literal(ScalarValue::Int64(Some(_)), _) => lit(before),
+        Expr::Literal(ScalarValue::Null, _) => position,
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) => {
+            let is_replaced = number < 1 && least.is_none_or(|least| number >= least);
+            if is_replaced { lit(substitute) } else { position }
+        }
         position => {
-            let is_before = Box::new(position.clone().lt(lit(1_i64)));
+            let mut is_replaced = position.clone().lt(lit(1_i64));
+            if let Some(least) = least {
+                is_replaced = is_replaced.and(position.clone().gt_eq(lit(least)));
+            }
             // A position that is NULL stays so.
-            let cases = vec![(is_before, Box::new(lit(before)))];
+            let cases = vec![(Box::new(is_replaced), Box::new(lit(substitute)))];
             Expr::Case(Case::new(None, cases, Some(Box::new(position))))
         }
     }
