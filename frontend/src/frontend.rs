@@ -663,9 +663,9 @@ fn with_own_rules(
 fn with_nested_bounds(
     rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let (before, after) = (FilterPushdown::new(), FilterPushdown::new_post_optimization());
+    let (first_pass, last_pass) = (FilterPushdown::new(), FilterPushdown::new_post_optimization());
     let rules = rules.into_iter().map(|rule| -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
-        if [before.name(), after.name()].contains(&rule.name()) {
+        if [first_pass.name(), last_pass.name()].contains(&rule.name()) {
             Arc::new(NestedBounds(rule))
         } else {
             rule

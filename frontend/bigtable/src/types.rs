@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(refused(&|message| message.input_type = None).0, invalid);
         assert_eq!(refused(&|message| message.input_type = encoded(None)).0, invalid);
         assert_eq!(refused(&|message| message.aggregator = None).0, invalid);
-        let other = aggregate_of(Some(&Type { kind: None })).unwrap_err();
-        assert_eq!(other.code(), Code::Unimplemented);
+        let error = aggregate_of(Some(&Type { kind: None })).unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented);
     }
 }

@@ -241,11 +241,11 @@ mod tests {
         let door = door();
         let packed = CallMemory::new(&door, 900 * KIB, true);
         packed.received(100 * KIB).await.unwrap();
-        let other = CallMemory::new(&door, 900 * KIB, false);
-        assert_eq!(other.received(300 * KIB).await.unwrap_err().code(), Code::Unavailable);
+        let neighbour = CallMemory::new(&door, 900 * KIB, false);
+        assert_eq!(neighbour.received(300 * KIB).await.unwrap_err().code(), Code::Unavailable);
         // Not more than a message may have.
         let limited = CallMemory::new(&door, 50 * KIB, true);
-        drop((packed, other));
+        drop((packed, neighbour));
         limited.received(500 * KIB).await.unwrap();
         CallMemory::new(&door, 50 * KIB, false).received(300 * KIB).await.unwrap();
     }

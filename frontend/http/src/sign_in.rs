@@ -437,8 +437,8 @@ mod tests {
     fn user_and_password_leave_the_address() {
         let take = |text: &str| {
             let mut uri: Uri = text.parse().unwrap();
-            let found = take_parameters(&mut uri);
-            (uri.to_string(), found)
+            let parameters = take_parameters(&mut uri);
+            (uri.to_string(), parameters)
         };
         let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
         assert_eq!(

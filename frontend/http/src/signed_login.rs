@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn nothing_is_signed_without_a_key() {
-        let none = [0; 32];
-        assert_eq!(login(Purpose::Page).sign(&none), None);
-        assert_eq!(csrf_token(&none, "x"), None);
-        assert!(!is_csrf_token(&none, "x", ""));
+        let zeros = [0; 32];
+        assert_eq!(login(Purpose::Page).sign(&zeros), None);
+        assert_eq!(csrf_token(&zeros, "x"), None);
+        assert!(!is_csrf_token(&zeros, "x", ""));
     }
 
     #[test]
@@ -222,8 +222,8 @@ mod tests {
         let text = login(Purpose::Page).sign(&KEY).unwrap();
         let token = csrf_token(&KEY, &text).unwrap();
         assert!(is_csrf_token(&KEY, &text, &token));
-        let other = login(Purpose::Page).sign(&KEY).unwrap();
-        assert!(!is_csrf_token(&KEY, &other, &token));
+        let forgery = login(Purpose::Page).sign(&KEY).unwrap();
+        assert!(!is_csrf_token(&KEY, &forgery, &token));
         assert!(!is_csrf_token(&KEY, &text, ""));
         assert!(!is_csrf_token(&KEY, &text, &text));
     }

@@ -107,14 +107,14 @@ mod tests {
     #[tokio::test]
     async fn bytes_go_both_ways() {
         let (mut client, mut shared) = pair().await;
-        let sent = vec![7; 4 << 20];
+        let payload = vec![7; 4 << 20];
         let writer = async {
-            shared.write_all(&sent).await.unwrap();
+            shared.write_all(&payload).await.unwrap();
             drop(shared);
         };
         let mut received = Vec::new();
         let (_, read) = tokio::join!(writer, client.read_to_end(&mut received));
-        assert_eq!(read.unwrap(), sent.len());
-        assert_eq!(received, sent);
+        assert_eq!(read.unwrap(), payload.len());
+        assert_eq!(received, payload);
     }
 }

@@ -238,18 +238,18 @@ fn shown_choices(query: &Query) -> Vec<*const Expr> {
         _ => None,
     });
     let is_mixed = |expr: &&Expr| choices(expr).iter().any(|value| !is_exact(value));
-    let mut shown =
+    let mut finder =
         Shown { choices: items.filter(is_mixed).collect(), places: Vec::new(), aggregates: 0 };
-    if shown.choices.is_empty() {
+    if finder.choices.is_empty() {
         return Vec::new();
     }
     // The planner finds an item among the keys of groups and of the order only if both are the same.
-    let _: ControlFlow<()> = Visit::visit(&select.projection, &mut shown);
-    let _: ControlFlow<()> = Visit::visit(&select.group_by, &mut shown);
-    let _: ControlFlow<()> = Visit::visit(&select.having, &mut shown);
-    let _: ControlFlow<()> = Visit::visit(&select.distinct, &mut shown);
-    let _: ControlFlow<()> = Visit::visit(&query.order_by, &mut shown);
-    shown.places
+    let _: ControlFlow<()> = Visit::visit(&select.projection, &mut finder);
+    let _: ControlFlow<()> = Visit::visit(&select.group_by, &mut finder);
+    let _: ControlFlow<()> = Visit::visit(&select.having, &mut finder);
+    let _: ControlFlow<()> = Visit::visit(&select.distinct, &mut finder);
+    let _: ControlFlow<()> = Visit::visit(&query.order_by, &mut finder);
+    finder.places
 }
 
 /// Finds choices that are shown wherever a query has them, but in aggregates, which compute with them.

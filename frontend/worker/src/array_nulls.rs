@@ -102,16 +102,16 @@ fn by_elements(function: ScalarFunction, schema: &DFSchema) -> Result<Transforme
     let changed = match (name, arguments) {
         ("array_has_all", [array, part]) if may_have_nulls(part) && is_array(array, schema) => {
             let position = call("array_position", vec![part.clone(), lit(ScalarValue::Null)])?;
-            let all = Expr::ScalarFunction(function.clone());
+            let contains = Expr::ScalarFunction(function.clone());
             // Of an array that is NULL nothing is known, whatever the part has.
             let is_unknown = array.clone().is_null().and(lit(ScalarValue::Boolean(None)));
-            Some(all.and(position.is_null().or(is_unknown)))
+            Some(contains.and(position.is_null().or(is_unknown)))
         }
         ("array_has_any", [array, other])
             if may_have_nulls(array) && may_have_nulls(other) && is_array(other, schema) =>
         {
-            let known = call("array_compact", vec![other.clone()])?;
-            Some(call(name, vec![array.clone(), known])?)
+            let elements = call("array_compact", vec![other.clone()])?;
+            Some(call(name, vec![array.clone(), elements])?)
         }
         ("array_remove" | "array_remove_all", [array, Expr::Literal(element, _)])
             if element.is_null() =>
@@ -121,10 +121,10 @@ fn by_elements(function: ScalarFunction, schema: &DFSchema) -> Result<Transforme
         ("array_remove" | "array_remove_all", [array, element])
             if !matches!(element, Expr::Literal(..)) && element.nullable(schema)? =>
         {
-            let known = call("array_compact", vec![array.clone()])?;
+            let elements = call("array_compact", vec![array.clone()])?;
             let is_null = Box::new(element.clone().is_null());
             let removed = Box::new(Expr::ScalarFunction(function.clone()));
-            Some(Expr::Case(Case::new(None, vec![(is_null, Box::new(known))], Some(removed))))
+            Some(Expr::Case(Case::new(None, vec![(is_null, Box::new(elements))], Some(removed))))
         }
         _ => None,
     };

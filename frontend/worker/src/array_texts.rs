@@ -371,9 +371,9 @@ impl FunctionRewrite for ArrayTexts {
                 Transformed::new_transformed(Expr::Case(case), is_read)
             }
             Expr::InList(InList { mut expr, mut list, negated }) => {
-                let mut all = vec![expr.as_mut()];
-                all.extend(&mut list);
-                let is_read = read_all(&mut all, schema)?;
+                let mut operands = vec![expr.as_mut()];
+                operands.extend(&mut list);
+                let is_read = read_all(&mut operands, schema)?;
                 let list = Expr::InList(InList { expr, list, negated });
                 Transformed::new_transformed(list, is_read)
             }

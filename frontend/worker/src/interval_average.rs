@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn the_fraction_of_a_month_becomes_days() {
-        let mut all = IntervalAverage::default();
-        assert_eq!(all.evaluate().unwrap(), ScalarValue::IntervalMonthDayNano(None));
-        all.update_batch(&intervals(&[Some((1, 0, 6)), None, Some((2, 3, 4))])).unwrap();
-        assert_eq!(all.evaluate().unwrap(), average(1, 16, 43_200_000_000_005));
-        all.retract_batch(&intervals(&[Some((1, 0, 6))])).unwrap();
-        assert_eq!(all.evaluate().unwrap(), average(2, 3, 4));
+        let mut accumulator = IntervalAverage::default();
+        assert_eq!(accumulator.evaluate().unwrap(), ScalarValue::IntervalMonthDayNano(None));
+        accumulator.update_batch(&intervals(&[Some((1, 0, 6)), None, Some((2, 3, 4))])).unwrap();
+        assert_eq!(accumulator.evaluate().unwrap(), average(1, 16, 43_200_000_000_005));
+        accumulator.retract_batch(&intervals(&[Some((1, 0, 6))])).unwrap();
+        assert_eq!(accumulator.evaluate().unwrap(), average(2, 3, 4));
     }
 
     #[test]
@@ -128,16 +128,16 @@ mod tests {
         part.update_batch(&intervals(&[Some((0, 2, 0)), Some((0, 4, 0))])).unwrap();
         let state: Vec<ArrayRef> =
             part.state().unwrap().iter().map(|value| value.to_array().unwrap()).collect();
-        let mut all = IntervalAverage::default();
-        all.merge_batch(&state).unwrap();
-        all.merge_batch(&state).unwrap();
-        assert_eq!((all.count, all.evaluate().unwrap()), (4, average(0, 3, 0)));
+        let mut accumulator = IntervalAverage::default();
+        accumulator.merge_batch(&state).unwrap();
+        accumulator.merge_batch(&state).unwrap();
+        assert_eq!((accumulator.count, accumulator.evaluate().unwrap()), (4, average(0, 3, 0)));
     }
 
     #[test]
     fn a_sum_that_is_no_interval_is_an_error() {
-        let mut all = IntervalAverage::default();
-        all.update_batch(&intervals(&[Some((i32::MAX, 0, 0)), Some((1, 0, 0))])).unwrap();
-        assert!(all.evaluate().is_err());
+        let mut accumulator = IntervalAverage::default();
+        accumulator.update_batch(&intervals(&[Some((i32::MAX, 0, 0)), Some((1, 0, 0))])).unwrap();
+        assert!(accumulator.evaluate().is_err());
     }
 }

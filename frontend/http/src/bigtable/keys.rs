@@ -120,8 +120,8 @@ mod tests {
         let beyond = KeySpan { start: Bytes::from_static(b"\xff"), end: None };
         assert_eq!(KeyRange::of(&beyond, ColumnType::String), None);
         let until = KeySpan { start: Bytes::new(), end: Some(Bytes::from_static(b"\xff")) };
-        let all = KeyRange { start: None, end: None };
-        assert_eq!(KeyRange::of(&until, ColumnType::String), Some(all));
+        let full_range = KeyRange { start: None, end: None };
+        assert_eq!(KeyRange::of(&until, ColumnType::String), Some(full_range));
         assert!(KeyRange::of(&beyond, ColumnType::Binary).is_some());
     }
 
@@ -129,8 +129,8 @@ mod tests {
     fn a_range_of_one_key_is_told_from_others() {
         for column_type in [ColumnType::Binary, ColumnType::String] {
             let range = |span| KeyRange::of(&span, column_type).unwrap();
-            let one = range(KeySpan::key(b"a"));
-            assert_eq!(one.key(), one.start.as_ref());
+            let single = range(KeySpan::key(b"a"));
+            assert_eq!(single.key(), single.start.as_ref());
             assert_eq!(range(KeySpan::key(b"a\0")).key().and_then(bytes_of), Some(&b"a\0"[..]));
             let end = |end: &'static [u8]| Some(Bytes::from_static(end));
             let start = || Bytes::from_static(b"a");

@@ -531,12 +531,12 @@ mod tests {
 
     #[tokio::test]
     async fn rows_need_a_schema_and_a_header() {
-        let all = messages(None).await;
-        let rows_first = all.iter().rev().cloned().collect();
+        let stream = messages(None).await;
+        let rows_first = stream.iter().rev().cloned().collect();
         assert!(read(rows_first).await.unwrap_err().contains("before the schema"));
         let empty = vec![FlightData::default()];
         assert!(read(empty).await.unwrap_err().contains("no header"));
-        let mut cut = all;
+        let mut cut = stream;
         cut.last_mut().unwrap().data_body = bytes::Bytes::from_static(b"short");
         assert!(read(cut).await.unwrap_err().contains("not within its body"));
     }

@@ -202,8 +202,8 @@ mod tests {
         let first = statements.add(statement.clone()).unwrap();
         let second = statements.add(statement.clone()).unwrap();
         assert!(statements.get(&owner, &first).is_some());
-        let one = vec![vec![ScalarValue::Int64(Some(1))]];
-        assert_eq!(statements.bind(&owner, &first, one), Binding::Bound);
+        let single_row = vec![vec![ScalarValue::Int64(Some(1))]];
+        assert_eq!(statements.bind(&owner, &first, single_row), Binding::Bound);
         let third = statements.add(statement).unwrap();
         assert!(statements.get(&owner, &second).is_none(), "the second was not used since");
         assert_eq!(statements.get(&owner, &first).unwrap().bound.len(), 1);

@@ -239,8 +239,8 @@ pub(super) async fn change(
     body: Body,
 ) -> Answer {
     let bucket = client.bucket(id)?;
-    let own = Need::new(Action::Own, Object::Database(Arc::clone(&bucket)));
-    let permit = client.permit(&[own])?;
+    let need = Need::new(Action::Own, Object::Database(Arc::clone(&bucket)));
+    let permit = client.permit(&[need])?;
     let body: BucketEdit = object(client.door, headers, body).await?;
     if body.name.is_some_and(|name| name != bucket.name) {
         return Err(Failure::unprocessable("the name of a bucket cannot be changed"));
@@ -259,8 +259,8 @@ pub(super) async fn change(
 
 pub(super) async fn remove(client: &Client<'_>, id: &str) -> Answer {
     let bucket = client.bucket(id)?;
-    let own = Need::new(Action::Own, Object::Database(Arc::clone(&bucket)));
-    let permit = client.permit(&[own])?;
+    let need = Need::new(Action::Own, Object::Database(Arc::clone(&bucket)));
+    let permit = client.permit(&[need])?;
     let drop = Ddl::DropDatabase { name: bucket.name.clone(), if_exists: false };
     client.change(&permit, drop).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -480,8 +480,8 @@ mod tests {
             assert!(!oids.contains(&table_oid(&table)));
         }
         assert_eq!(oids.len(), 2_000);
-        let again = table(1, &sql);
-        assert!(indexes_of(&again).all(|indexed| oids.contains(&indexed.oid(&again))));
+        let repetition = table(1, &sql);
+        assert!(indexes_of(&repetition).all(|indexed| oids.contains(&indexed.oid(&repetition))));
         let methods: BTreeSet<i32> = IndexKind::ALL.into_iter().map(method_oid).collect();
         assert_eq!(methods, BTreeSet::from([13_501, 13_502, 13_503]));
     }

@@ -315,8 +315,8 @@ pub(super) fn role(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Resul
             "USAGE" => role_closure(&access, member, true).contains(&group.id),
             "MEMBER" | "SET" => role_closure(&access, member, false).contains(&group.id),
             name if name.ends_with(" OPTION") => {
-                let held = role_closure(&access, member, true);
-                let memberships = held.iter().filter_map(|role| access.role(*role));
+                let roles = role_closure(&access, member, true);
+                let memberships = roles.iter().filter_map(|role| access.role(*role));
                 let mut memberships = memberships.flat_map(|role| &role.member_of);
                 memberships.any(|item| item.role == group.id && item.admin_option)
             }
