@@ -184,8 +184,8 @@ mod tests {
     fn a_node_that_is_not_heard_of_leads_nothing() {
         let member = |live| Member { live, leaders: 3, ..Member::default() };
         let members = Members::from([(NodeId(1), member(true)), (NodeId(2), member(false))]);
-        let shown = nodes(&members).unwrap();
-        let leaders = shown.column_by_name("leaders").unwrap();
+        let batch = nodes(&members).unwrap();
+        let leaders = batch.column_by_name("leaders").unwrap();
         assert_eq!(leaders.as_primitive::<UInt64Type>().values(), &[3, 0]);
     }
 }

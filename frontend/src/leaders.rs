@@ -132,13 +132,13 @@ mod tests {
         let route = Route { leader: Some(NodeId(3)), ..route(&[1, 2, 3]) };
         let absent = Error::NotFound { kind: "partition", name: "4".to_owned() };
         let mut asked = leaders.first(&route);
-        let mut all = Vec::new();
+        let mut nodes = Vec::new();
         for _ in 0..4 {
-            all.extend(asked);
+            nodes.extend(asked);
             leaders.failed(route.partition, asked);
             asked = leaders.next(&route, asked, &absent);
         }
-        assert_eq!(all, [3, 1, 2, 3].map(NodeId));
+        assert_eq!(nodes, [3, 1, 2, 3].map(NodeId));
         // Who answered later is known better.
         leaders.answered(route.partition, Some(NodeId(1)));
         assert_eq!(leaders.first(&route), Some(NodeId(1)));
@@ -150,13 +150,13 @@ mod tests {
         let route = route(&[1, 2, 3]);
         let away = Error::Unavailable(String::new());
         let mut asked = leaders.first(&route);
-        let mut all = Vec::new();
+        let mut nodes = Vec::new();
         for _ in 0..4 {
-            all.extend(asked);
+            nodes.extend(asked);
             leaders.failed(route.partition, asked);
             asked = leaders.next(&route, asked, &away);
         }
-        assert_eq!(all, [2, 3, 1, 2].map(NodeId));
+        assert_eq!(nodes, [2, 3, 1, 2].map(NodeId));
         // What is wrong with the request is wrong everywhere.
         leaders.answered(route.partition, Some(NodeId(1)));
         let full = Error::Overloaded(String::new());

@@ -133,9 +133,9 @@ mod tests {
         assert_eq!(pool.reserved(), 72 << 20);
         let others: Vec<_> = (0..9)
             .map(|number| {
-                let other = MemoryConsumer::new(format!("other {number}")).register(&pool);
-                let taken = other.try_grow(1 << 20).is_ok();
-                (other, taken)
+                let consumer = MemoryConsumer::new(format!("consumer {number}")).register(&pool);
+                let taken = consumer.try_grow(1 << 20).is_ok();
+                (consumer, taken)
             })
             .collect();
         assert_eq!(others.iter().filter(|(_, taken)| *taken).count(), 8, "the reserve ends, too");

@@ -344,7 +344,7 @@ mod tests {
         let replicas = Arc::new(Replicas::new(Arc::clone(&metrics)));
         let route = route(3);
         assert_eq!(picked(&replicas, &route, 20), [1; 20], "nothing is known");
-        let one = replicas.begin(PARTITION, NodeId(1));
+        let permit = replicas.begin(PARTITION, NodeId(1));
         assert_eq!(picked(&replicas, &route, 20), [1; 20]);
         // The mean follows within seconds.
         let scans: Vec<_> = (0..30).map(|_| replicas.begin(PARTITION, NodeId(1))).collect();
@@ -360,7 +360,7 @@ mod tests {
         replicas.failed(PARTITION, NodeId(2));
         let nodes = picked(&replicas, &route, 200);
         assert!(!nodes.contains(&2) && nodes.contains(&3), "{nodes:?}");
-        drop((one, scans));
+        drop((permit, scans));
         let state = replicas.state.lock();
         assert_eq!(state.partitions[&PARTITION].in_flight, 0);
         assert!(state.nodes.is_empty());
@@ -396,8 +396,8 @@ mod tests {
         let nodes = picked(&replicas, &route(3), 200);
         assert!(nodes.contains(&3), "{nodes:?}");
         assert_eq!(metrics.scans_by_leaders.get(), 1);
-        let later = Instant::now() + REPORT_AGE_MAX;
-        assert_eq!(replicas.state.lock().partitions[&PARTITION].reads(later).cores, 0.0);
+        let instant = Instant::now() + REPORT_AGE_MAX;
+        assert_eq!(replicas.state.lock().partitions[&PARTITION].reads(instant).cores, 0.0);
     }
 
     #[test]

@@ -139,14 +139,14 @@ impl Names {
 
     /// Candidates for the word that ends at a byte of the line, and the byte at which it begins.
     pub(super) fn complete(&self, line: &str, position: usize) -> (usize, Vec<String>) {
-        let before = line.get(..position).unwrap_or(line);
+        let prefix = line.get(..position).unwrap_or(line);
         let is_end = |letter: char| letter.is_whitespace() || "(),;=<>+*/'\"".contains(letter);
-        let start = before.rfind(is_end).map_or(0, |index| {
+        let start = prefix.rfind(is_end).map_or(0, |index| {
             index
-                + before.get(index..).and_then(|text| text.chars().next()).map_or(1, char::len_utf8)
+                + prefix.get(index..).and_then(|text| text.chars().next()).map_or(1, char::len_utf8)
         });
-        let word = before.get(start..).unwrap_or_default();
-        let head = before.get(..start).unwrap_or_default();
+        let word = prefix.get(start..).unwrap_or_default();
+        let head = prefix.get(..start).unwrap_or_default();
         let mut candidates: BTreeSet<String> = BTreeSet::new();
         if word.starts_with('\\') {
             let commands = COMMANDS.iter().filter(|command| command.starts_with(word));

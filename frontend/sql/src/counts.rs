@@ -513,8 +513,8 @@ mod tests {
         ] {
             assert_eq!(framed(frame), Err(sqlstate.to_owned()), "{frame}");
         }
-        let named = "SELECT sum(v) OVER w FROM t WINDOW w AS (ORDER BY k ROWS -1 PRECEDING)";
-        assert_eq!(checked(named), Err("22013".to_owned()));
+        let window = "SELECT sum(v) OVER w FROM t WINDOW w AS (ORDER BY k ROWS -1 PRECEDING)";
+        assert_eq!(checked(window), Err("22013".to_owned()));
         for (call, sqlstate) in [("ntile(0)", "22014"), ("nth_value(v, -1)", "22016")] {
             let answer = checked(&format!("SELECT {call} OVER (ORDER BY k) FROM t"));
             assert_eq!(answer, Err(sqlstate.to_owned()), "{call}");

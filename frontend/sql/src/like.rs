@@ -243,13 +243,13 @@ mod tests {
         assert!(bare.columns[2].generated.is_none() && bare.columns[3].indexes.is_empty());
         assert_eq!(bare.columns[3].length.map(|length| length.characters), Some(9));
         assert!(bare.primary_key.is_none() && bare.time_index.is_none() && bare.checks.is_empty());
-        let all = like("CREATE TABLE plain (LIKE u INCLUDING ALL EXCLUDING COMMENTS)").unwrap();
-        let id = &all.columns[0];
+        let clause = like("CREATE TABLE plain (LIKE u INCLUDING ALL EXCLUDING COMMENTS)").unwrap();
+        let id = &clause.columns[0];
         assert_eq!((id.default.as_deref(), &id.comment), (Some("7"), &None));
-        assert!(all.columns[1].generated.is_some() && all.columns[2].indexes.len() == 1);
-        assert_eq!(all.primary_key, Some(vec!["id".to_owned()]));
-        assert_eq!((all.time_index.as_deref(), all.checks.len()), (Some("ts"), 1));
-        assert!(all.options.ttl.is_none() && all.to_new_table("public").is_ok());
+        assert!(clause.columns[1].generated.is_some() && clause.columns[2].indexes.len() == 1);
+        assert_eq!(clause.primary_key, Some(vec!["id".to_owned()]));
+        assert_eq!((clause.time_index.as_deref(), clause.checks.len()), (Some("ts"), 1));
+        assert!(clause.options.ttl.is_none() && clause.to_new_table("public").is_ok());
     }
 
     #[test]
@@ -266,9 +266,9 @@ mod tests {
 
     #[test]
     fn a_table_like_another_one_has_its_whole_definition() {
-        let all = like("CREATE TABLE IF NOT EXISTS d.t LIKE u").unwrap();
-        assert!(all.if_not_exists && all.likes.is_empty());
-        let (table, _) = all.to_new_table("public").unwrap();
+        let clause = like("CREATE TABLE IF NOT EXISTS d.t LIKE u").unwrap();
+        assert!(clause.if_not_exists && clause.likes.is_empty());
+        let (table, _) = clause.to_new_table("public").unwrap();
         assert_eq!((table.database.as_str(), table.name.as_str()), ("d", "t"));
         let source = made(SOURCE);
         assert_eq!(table.schema.options, source.schema.options);

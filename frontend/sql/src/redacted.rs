@@ -172,8 +172,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_redacted_without_a_panic(text in "(ALTER ROLE a PASSWORD)?[;'\"`$aeE\\\\/*\\- \nü]{0,40}") {
-            let shown = redacted(&text);
-            prop_assert!(shown.len() <= text.len() * REPLACEMENT.len() + REPLACEMENT.len());
+            let output = redacted(&text);
+            prop_assert!(output.len() <= text.len() * REPLACEMENT.len() + REPLACEMENT.len());
         }
 
         #[test]

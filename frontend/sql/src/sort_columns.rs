@@ -338,10 +338,6 @@ mod tests {
                 "SELECT k::TEXT FROM t UNION SELECT '5' ORDER BY k",
                 "SELECT k::TEXT FROM t UNION SELECT '5' ORDER BY 1",
             ),
-            (
-                "SELECT DISTINCT k::TEXT FROM t ORDER BY k::TEXT",
-                "SELECT DISTINCT k::TEXT FROM t ORDER BY 1",
-            ),
             ("SELECT max(v) AS v FROM t ORDER BY max(v)", "SELECT max(v) AS v FROM t ORDER BY 1"),
             (
                 "SELECT (CAST(t.k AS INT)), * FROM t ORDER BY k",

@@ -195,6 +195,7 @@ mod tests {
     fn keys_of_distinct_rows_are_numbers_of_their_items() {
         for (sql, keys) in [
             ("SELECT DISTINCT v + 1 FROM t ORDER BY v + 1 DESC", "1 DESC"),
+            ("SELECT DISTINCT k::TEXT FROM t ORDER BY k::TEXT", "1"),
             ("SELECT DISTINCT k, (V + 1) AS x FROM t ORDER BY v + 1, k", "2, k"),
             ("SELECT DISTINCT k, abs(t.v) FROM t ORDER BY abs(T.v)", "2"),
             // The planner refuses what is no item, and does not need help with columns.

@@ -252,8 +252,8 @@ mod tests {
             let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else {
                 panic!("{sql}")
             };
-            let found = name_by_text(&mut query.statement);
-            assert_eq!(found, query.statement.to_string() != sql);
+            let is_renamed = name_by_text(&mut query.statement);
+            assert_eq!(is_renamed, query.statement.to_string() != sql);
             query.statement.to_string()
         };
         assert_eq!(
@@ -269,8 +269,8 @@ mod tests {
             let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else {
                 panic!("{sql}")
             };
-            let found = number_hiding(&mut query.statement, "v");
-            assert_eq!(found, query.statement.to_string() != sql);
+            let is_numbered = number_hiding(&mut query.statement, "v");
+            assert_eq!(is_numbered, query.statement.to_string() != sql);
             query.statement.to_string()
         };
         for (sql, expected) in [

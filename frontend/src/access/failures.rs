@@ -391,9 +391,9 @@ mod tests {
     #[test]
     fn the_defaults_delay_less_than_a_sign_in_may_take() {
         let (mut failures, now) = (Failures::new(Limits::default()), Instant::now());
-        let given = admissions(&mut failures, 7, ADDRESS, "ann", now);
-        assert_eq!(given[..5], [Admission::Now; 5]);
-        assert_eq!(given[5..], [after(5), refused(5)]);
+        let attempts = admissions(&mut failures, 7, ADDRESS, "ann", now);
+        assert_eq!(attempts[..5], [Admission::Now; 5]);
+        assert_eq!(attempts[5..], [after(5), refused(5)]);
     }
 
     fn check_order(failures: &Failures) -> Result<(), TestCaseError> {

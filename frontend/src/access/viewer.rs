@@ -530,8 +530,8 @@ mod tests {
     #[test]
     fn an_older_catalog_does_not_replace_a_newer_one() {
         let (catalogs, older, newer) = (VisibleCatalogs::default(), catalog(1), catalog(2));
-        let seen = catalogs.get(&newer, &identity(1));
+        let view = catalogs.get(&newer, &identity(1));
         assert!(catalogs.get(&older, &identity(1)).is_of(&older, &identity(1)));
-        assert!(Arc::ptr_eq(&catalogs.get(&newer, &identity(1)), &seen));
+        assert!(Arc::ptr_eq(&catalogs.get(&newer, &identity(1)), &view));
     }
 }

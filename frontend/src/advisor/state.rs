@@ -332,13 +332,16 @@ mod tests {
     #[test]
     fn a_finding_is_known_since_it_was_first_seen() {
         let advisor = Advisor::default();
-        let found = [finding("public.t.c", Rule::A18)];
-        assert_eq!(advisor.observe(1, &tables(1, 0, 0), &found), [1]);
-        assert_eq!(advisor.observe(2, &tables(1, 0, 0), &found), [1]);
-        assert_eq!(advisor.times(3, &[found[0].clone(), finding("public.t", Rule::A01)]), [1, 3]);
+        let findings = [finding("public.t.c", Rule::A18)];
+        assert_eq!(advisor.observe(1, &tables(1, 0, 0), &findings), [1]);
+        assert_eq!(advisor.observe(2, &tables(1, 0, 0), &findings), [1]);
+        assert_eq!(
+            advisor.times(3, &[findings[0].clone(), finding("public.t", Rule::A01)]),
+            [1, 3]
+        );
         // It has come again.
         assert!(advisor.observe(3, &tables(1, 0, 0), &[]).is_empty());
-        assert_eq!(advisor.observe(4, &tables(1, 0, 0), &found), [4]);
+        assert_eq!(advisor.observe(4, &tables(1, 0, 0), &findings), [4]);
         assert!(advisor.history().is_empty());
     }
 
@@ -352,9 +355,9 @@ mod tests {
         assert_eq!((applied.object.as_str(), applied.table.as_str()), ("public.t.c", "public.t"));
         assert_eq!((applied.applied_ms, applied.predicted_rows), (2, Some(0.5)));
         assert_eq!(applied.before.rows, Some(100.0));
-        let later = Totals { calls: 22, rows: 1_150, partitions: 22, milliseconds: 30.0 };
-        assert_eq!(later.since(&applied.baseline).means().rows, Some(5.0));
-        assert_eq!(Totals::default().since(&later).means(), Means::default());
+        let totals = Totals { calls: 22, rows: 1_150, partitions: 22, milliseconds: 30.0 };
+        assert_eq!(totals.since(&applied.baseline).means().rows, Some(5.0));
+        assert_eq!(Totals::default().since(&totals).means(), Means::default());
     }
 
     #[test]
@@ -391,10 +394,10 @@ mod tests {
 
     #[test]
     fn names_may_have_dots() {
-        let mut named = tables(1, 0, 0);
-        let state = named["public.t"].clone();
-        named.insert("public.Cpu.server-1".to_owned(), state);
-        let name = |object: &str| table_of(&named, object).map(|(name, _)| name.to_owned());
+        let mut facts = tables(1, 0, 0);
+        let state = facts["public.t"].clone();
+        facts.insert("public.Cpu.server-1".to_owned(), state);
+        let name = |object: &str| table_of(&facts, object).map(|(name, _)| name.to_owned());
         assert_eq!(name("public.Cpu.server-1.usage").as_deref(), Some("public.Cpu.server-1"));
         assert_eq!(name("public.t").as_deref(), Some("public.t"));
         assert_eq!(name("public.u.c"), None);

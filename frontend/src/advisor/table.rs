@@ -219,9 +219,9 @@ mod tests {
 
     #[test]
     fn rows_have_the_columns_of_the_table() {
-        let shown = rows(vec![dated("public.t")]).unwrap();
-        assert_eq!(shown.num_columns(), ADVICE.len());
-        assert_eq!(shown.num_rows(), 1);
+        let batch = rows(vec![dated("public.t")]).unwrap();
+        assert_eq!(batch.num_columns(), ADVICE.len());
+        assert_eq!(batch.num_rows(), 1);
         assert_eq!(rows(Vec::new()).unwrap().num_rows(), 0);
     }
 }

@@ -143,10 +143,10 @@ mod tests {
             [(Some("1"), 1), (Some("1"), 9), (Some("1"), 10), (Some("1"), 10)]
         );
         // After a window without it, it is new again.
-        let later = start + 60 * SECOND;
-        assert_eq!(counts(&repeats.close(later)), [(Some("1"), 10)]);
-        assert!(repeats.close(later + 10 * SECOND).is_empty());
-        assert!(repeats.note(1, (later + 11 * SECOND, 0), || entry(1)).is_some());
+        let minute = start + 60 * SECOND;
+        assert_eq!(counts(&repeats.close(minute)), [(Some("1"), 10)]);
+        assert!(repeats.close(minute + 10 * SECOND).is_empty());
+        assert!(repeats.note(1, (minute + 11 * SECOND, 0), || entry(1)).is_some());
     }
 
     #[test]

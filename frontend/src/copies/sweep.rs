@@ -415,9 +415,9 @@ mod tests {
         let (id, start) = (TableId(3), Instant::now());
         let mut filling = copy(CopyState::Filling, 5, 1);
         assert_eq!(sweep.see(id, &filling, start), Duration::ZERO);
-        let later = start + Duration::from_secs(20);
-        assert_eq!(sweep.see(id, &filling, later), Duration::from_secs(20));
+        let deadline = start + Duration::from_secs(20);
+        assert_eq!(sweep.see(id, &filling, deadline), Duration::from_secs(20));
         filling.beat += 1;
-        assert_eq!(sweep.see(id, &filling, later), Duration::ZERO);
+        assert_eq!(sweep.see(id, &filling, deadline), Duration::ZERO);
     }
 }

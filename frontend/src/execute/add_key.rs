@@ -104,12 +104,12 @@ impl Session {
             let feature = format!("ADD PRIMARY KEY to temporary table \"{name}\"");
             return Err(SqlError::unsupported(feature).with_hint("declare it in CREATE TABLE"));
         }
-        let mut known = BTreeSet::new();
+        let mut names = BTreeSet::new();
         for column in columns {
             if !table.schema.shown().any(|present| present.name == *column) {
                 return Err(SqlError::undefined_column(column, name));
             }
-            if !known.insert(column) {
+            if !names.insert(column) {
                 let message =
                     format!("column \"{column}\" appears twice in primary key constraint");
                 return Err(SqlError::new(DUPLICATE_COLUMN, message));

@@ -42,17 +42,17 @@ impl Session {
     ) -> Result<(), SqlError> {
         check_stored(&*self.table(name)?)?;
         let deadline = Instant::now() + RETRY_TIME;
-        let mut done = BTreeSet::new();
+        let mut finished_replicas = BTreeSet::new();
         loop {
             let replicas = replicas(&*self.table(name)?);
-            let open = replicas.difference(&done).copied();
+            let open = replicas.difference(&finished_replicas).copied();
             let orders = open.map(|replica| async move {
                 (replica, self.maintain_replica(replica, maintenance).await)
             });
             let mut failure = None;
             for (replica, result) in join_all(orders).await {
                 match result {
-                    Ok(()) => drop(done.insert(replica)),
+                    Ok(()) => drop(finished_replicas.insert(replica)),
                     Err(error) if is_transient(&error) => failure = Some(error),
                     Err(error) => return Err(error.into()),
                 }

@@ -101,8 +101,8 @@ impl Frontend {
         time: Now,
     ) -> Duration {
         let mut wait = LOOK_EVERY;
-        let behind = tasks.range((Bound::Excluded(runs.last), Bound::Unbounded));
-        for (id, entry) in behind.chain(tasks.range(..=runs.last)) {
+        let following = tasks.range((Bound::Excluded(runs.last), Bound::Unbounded));
+        for (id, entry) in following.chain(tasks.range(..=runs.last)) {
             if runs.holds(*id) {
                 continue;
             }

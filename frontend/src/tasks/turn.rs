@@ -237,8 +237,8 @@ mod tests {
         let turn = turns.turn(&entry, at(5 * MINUTE + 10_000));
         assert_eq!(begun(&turn), (window(0, 5), None));
         // A step that was not recorded is not repeated at once.
-        let again = turns.turn(&entry, at(5 * MINUTE + 10_400));
-        assert_eq!(again, Turn::Wait(Some(Duration::from_millis(600))));
+        let outcome = turns.turn(&entry, at(5 * MINUTE + 10_400));
+        assert_eq!(outcome, Turn::Wait(Some(Duration::from_millis(600))));
         let Turn::Make(step) = turn else { panic!("no step") };
         make(&mut entry, &step);
         make(&mut entry, &TaskStep::End { epoch: 1, rows: 0, error: None, now_ms: 0 });

@@ -354,12 +354,15 @@ mod tests {
 
     #[test]
     fn the_order_of_rows_is_no_difference() {
-        let one = ("one", answer(&[&["a", "1"], &["b", "2"]]));
+        let two_rows = ("two_rows", answer(&[&["a", "1"], &["b", "2"]]));
         let turned = ("two", answer(&[&["b", "2"], &["a", "1"]]));
-        assert_eq!(difference([one.clone(), turned].into_iter()), None);
-        let other = ("three", answer(&[&["a", "1"], &["b", "3"]]));
-        let text = difference([one, other].into_iter()).unwrap();
-        assert!(text.starts_with("one answers 2 rows") && text.contains("Some(\"3\")"), "{text}");
+        assert_eq!(difference([two_rows.clone(), turned].into_iter()), None);
+        let changed_rows = ("three", answer(&[&["a", "1"], &["b", "3"]]));
+        let text = difference([two_rows, changed_rows].into_iter()).unwrap();
+        assert!(
+            text.starts_with("two_rows answers 2 rows") && text.contains("Some(\"3\")"),
+            "{text}"
+        );
         assert_eq!(difference(std::iter::empty()), None);
     }
 }

@@ -418,9 +418,9 @@ mod tests {
         let by_balloon = data(KeyOrder::Balloon);
         assert_eq!(by_balloon.splits(Pattern::NewCells).len(), 3);
         assert_eq!(by_balloon.splits(Pattern::NewCells), by_balloon.splits(Pattern::Table));
-        let one = Data { balloons: 1, ..by_balloon };
-        assert_eq!(one.splits(Pattern::Unserialized), Vec::<String>::new());
-        assert!(!one.create(Pattern::NewCells).contains("SPLIT"));
+        let single_balloon = Data { balloons: 1, ..by_balloon };
+        assert_eq!(single_balloon.splits(Pattern::Unserialized), Vec::<String>::new());
+        assert!(!single_balloon.create(Pattern::NewCells).contains("SPLIT"));
         let by_time = data(KeyOrder::Time);
         assert_eq!(by_time.splits(Pattern::Unserialized)[1], "2021-03-04-1200");
         assert!(by_time.splits(Pattern::NewCells)[0].starts_with("week1#"));

@@ -251,8 +251,8 @@ mod tests {
                 "{select} cells(lab_patterns_1, row => 'us-west2#3698#pressure#week1', family => 'measurements')"
             )
         );
-        let all = sql(Pattern::NewColumns, KeyOrder::Balloon, Scope::Week, true);
-        assert!(all.contains("prefix => 'us-west2#3698#'"), "{all}");
+        let statement = sql(Pattern::NewColumns, KeyOrder::Balloon, Scope::Week, true);
+        assert!(statement.contains("prefix => 'us-west2#3698#'"), "{statement}");
     }
 
     #[test]

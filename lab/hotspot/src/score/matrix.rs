@@ -76,14 +76,14 @@ mod tests {
 
     #[test]
     fn what_is_named_is_counted_under_what_was_expected() {
-        let all = [
+        let cases = [
             judged(&[Class::HotKey], Class::HotKey),
             judged(&[Class::HotKey], Class::Sweep),
             judged(&[Class::StaticRange, Class::MultiTail], Class::MultiTail),
             // Any answer is right.
             judged(&[], Class::Unsplittable),
         ];
-        let text = confusion(&all);
+        let text = confusion(&cases);
         assert!(
             text.starts_with("| expected \\ named | MULTI_TAIL | HOT_KEY | SWEEP |\n"),
             "{text}"

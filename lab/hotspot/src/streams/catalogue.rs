@@ -375,8 +375,8 @@ fn scans() -> Vec<Kind> {
             (PAIR, TIME_FIRST),
             |_| {
                 Box::new(|time_us, _, op| {
-                    let now = BEGIN_US + time_us;
-                    op.scan(&[now - 300 * SECOND_US], &[now], PAIR);
+                    let instant_us = BEGIN_US + time_us;
+                    op.scan(&[instant_us - 300 * SECOND_US], &[instant_us], PAIR);
                     true
                 })
             },
